@@ -1,0 +1,278 @@
+//! What a model's answer, or its failure, becomes in the log.
+
+use crate::agent::{Effect, Permission, Policies};
+use crate::budget::Price;
+use crate::call::{self, CallKind, Done, MAX_IDENTICAL_CALLS};
+use crate::event::{Body, Draft, Origin, Outcome, Stop};
+use crate::failure::{Class, Failure};
+use crate::id::EventId;
+use crate::json::Json;
+use crate::retry;
+use crate::session::{Position, Session};
+use crate::time::{Millis, Timestamp};
+use crate::usage::Usage;
+use crate::wait::{Wait, WaitKind};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Empty answers in a row before a person is asked.
+const MAX_EMPTY_ANSWERS: u32 = 3;
+
+/// How long after a broken key, quota or model the upstream is tried once more without anyone
+/// asking: the reconciler of promise P14, rare enough to cost nothing.
+const CONDITION_PROBE: Millis = 30 * 60 * 1_000;
+
+/// A whole answer of a model, after the provider's terminal marker (promise P2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Who can read the raw blocks.
+    pub dialect: String,
+    /// `provider/model`.
+    pub model: String,
+    /// In the order of the provider.
+    pub blocks: Vec<AnswerBlock>,
+    /// Why it stopped.
+    pub stop: AnswerStop,
+    /// What it used.
+    pub usage: Usage,
+    /// The provider's id of the request.
+    pub request_id: Option<String>,
+}
+
+/// One block of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerBlock {
+    /// The id that its preview had.
+    pub id: Option<EventId>,
+    /// What it is.
+    pub kind: BlockKind,
+    /// Verbatim, with unknown blocks that stood next to it.
+    pub raw: Vec<Json>,
+}
+
+/// What a block of an answer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as in the events of the same names")]
+pub enum BlockKind {
+    Text { text: String },
+    Thinking { text: String },
+    /// `input` is the parser's message if it is not JSON.
+    ToolUse { provider_id: String, name: String, input: Result<Json, String> },
+}
+
+/// Why an answer stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerStop {
+    /// It is complete.
+    EndTurn,
+    /// It wants tools.
+    ToolUse,
+    /// It was cut at the output limit.
+    MaxTokens,
+    /// It met a stop sequence.
+    StopSequence,
+    /// The model or a filter refused.
+    Refusal,
+    /// The provider wants to be called again with the same content.
+    Pause,
+    /// It was cut at the end of the context.
+    ContextWindow,
+}
+
+/// What the engine knows about a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolFacts {
+    /// Who carries it out.
+    pub kind: CallKind,
+    /// What repeating it would do.
+    pub effect: Effect,
+    /// Whether a person is asked.
+    pub permission: Permission,
+}
+
+impl Answer {
+    /// Whether there is nothing to keep or to do.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.iter().all(|block| match &block.kind {
+            BlockKind::Text { text } => text.trim().is_empty(),
+            BlockKind::Thinking { .. } => true,
+            BlockKind::ToolUse { .. } => false,
+        })
+    }
+}
+
+/// The events of a complete answer.
+///
+/// `tools` says what is known about a tool by name, `names` lists them for the model that called
+/// one that does not exist (case O-014).
+pub fn answered(
+    session: &Session,
+    answer: Answer,
+    price: Option<&Price>,
+    tools: &dyn Fn(&str) -> Option<ToolFacts>,
+    names: &str,
+) -> Vec<Draft> {
+    let Position::Calling { span, .. } = session.position else { return Vec::new() };
+    let step = session.last_step;
+    let cost_usd_micros = price.map(|price| price.cost_usd_micros(answer.usage));
+    let end = Body::SpanEnd { span, model: answer.model.clone(), is_error: false, usage: answer.usage, cost_usd_micros };
+    let mut end = Some(Draft::of_step(step, end));
+    let is_cut = matches!(answer.stop, AnswerStop::MaxTokens | AnswerStop::ContextWindow);
+    let (mut drafts, mut results, mut has_calls) = (Vec::new(), Vec::new(), false);
+    let mut sketch = session.repeats;
+    let mut call_step = session.last_step;
+    for block in answer.blocks {
+        let origin = Origin { dialect: answer.dialect.clone(), model: answer.model.clone(), blocks: block.raw };
+        let body = match block.kind {
+            BlockKind::Text { text } => Body::AgentMessage { text, origin },
+            BlockKind::Thinking { text } => Body::AgentThinking { text, origin },
+            BlockKind::ToolUse { name, input, .. } => {
+                drafts.extend(end.take());
+                has_calls = true;
+                call_step += 1;
+                let (body, refused) = tool_use(name, input, origin, tools, names, &mut sketch);
+                let refused = if is_cut {
+                    Some(String::from("Not run: the answer was cut at the output limit, so this input may be incomplete. Make a smaller call."))
+                } else {
+                    refused
+                };
+                if let (Some(text), Some(id)) = (refused, block.id) {
+                    let outcome = if matches!(body, Body::AgentToolUse { permission: Permission::Deny, .. }) { Outcome::Denied } else { Outcome::NotRun };
+                    let body = Body::AgentToolResult { tool_use_id: id, content: Done::text(outcome, text).content, outcome };
+                    results.push(Draft::of_step(call_step, body));
+                }
+                body
+            }
+        };
+        drafts.push(Draft { id: block.id, step, body });
+    }
+    drafts.extend(end.take());
+    drafts.extend(results);
+    if !has_calls {
+        drafts.extend(turn_end(answer.stop));
+    }
+    drafts
+}
+
+fn turn_end(stop: AnswerStop) -> Vec<Draft> {
+    let idle = |stop| Draft::new(Body::StatusIdle { stop });
+    let cut = |class, message: &str| {
+        Draft::new(Body::Error { class, message: message.to_string(), retrying: false, request_id: None })
+    };
+    match stop {
+        AnswerStop::EndTurn | AnswerStop::ToolUse | AnswerStop::StopSequence => alloc::vec![idle(Stop::EndTurn)],
+        AnswerStop::Refusal => alloc::vec![idle(Stop::Refusal)],
+        AnswerStop::MaxTokens => {
+            alloc::vec![cut(Class::Request, "the answer was cut at the limit of output tokens"), idle(Stop::EndTurn)]
+        }
+        AnswerStop::ContextWindow => {
+            alloc::vec![cut(Class::Overflow, "the answer was cut at the end of the model's context"), idle(Stop::EndTurn)]
+        }
+        // The content goes back unchanged with the next call.
+        AnswerStop::Pause => Vec::new(),
+    }
+}
+
+/// The event of a call and, if it will not run, what the model is told instead.
+fn tool_use(
+    name: String,
+    input: Result<Json, String>,
+    origin: Origin,
+    tools: &dyn Fn(&str) -> Option<ToolFacts>,
+    names: &str,
+    repeats: &mut crate::session::Repeats,
+) -> (Body, Option<String>) {
+    let facts = tools(&name);
+    let unknown = facts.is_none().then(|| alloc::format!("There is no tool named {name}. The tools are: {names}."));
+    let facts = facts.unwrap_or(ToolFacts { kind: CallKind::Sandbox, effect: Effect::Pure, permission: Permission::Allow });
+    let (input, problem) = match input {
+        Ok(input) if input.is_object() => (input, None),
+        Ok(other) => (Json::object(), Some(alloc::format!("The input must be a JSON object, not {}.", shorten(other.as_str())))),
+        Err(message) => (Json::object(), Some(alloc::format!("The input is not valid JSON: {message}."))),
+    };
+    let malformed = unknown.or(problem);
+    if facts.kind.is_answered_outside() && malformed.is_none() {
+        return (Body::AgentCustomToolUse { name, input, kind: facts.kind, origin }, None);
+    }
+    let digest = call::digest(&name, malformed.as_deref().unwrap_or(input.as_str()));
+    repeats.calls = if repeats.digest == digest { repeats.calls.saturating_add(1) } else { 1 };
+    repeats.digest = digest;
+    let permission = match facts.permission {
+        Permission::Allow if repeats.calls >= MAX_IDENTICAL_CALLS && malformed.is_none() => Permission::Ask,
+        permission => permission,
+    };
+    let refused = match (&malformed, permission) {
+        (Some(message), _) => Some(message.clone()),
+        (None, Permission::Deny) => Some(String::from("This tool is not permitted here.")),
+        (None, Permission::Allow | Permission::Ask) => None,
+    };
+    let permission = if malformed.is_some() && permission == Permission::Ask { Permission::Allow } else { permission };
+    let body = Body::AgentToolUse { name, input, kind: facts.kind, effect: facts.effect, permission, malformed, origin };
+    (body, refused)
+}
+
+/// Enough of a value to recognise it.
+fn shorten(text: &str) -> &str {
+    const SHOWN: usize = 60;
+    let end = (0..=SHOWN.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}
+
+/// The events of a failed attempt: what is told, and how the session waits.
+pub fn failed(session: &Session, failure: &Failure, model: &str, policies: &Policies, random: u64, now: Timestamp) -> Vec<Draft> {
+    let Position::Calling { span, attempt } = session.position else { return Vec::new() };
+    let step = session.last_step;
+    let failures = session.retry.failures.saturating_add(1);
+    let empty = session.retry.empty.saturating_add(u32::from(failure.class == Class::Empty));
+    let is_spent = failures >= policies.retry.max_attempts || empty >= MAX_EMPTY_ANSWERS;
+    let until = |span: Millis| Some(now.after(span));
+    let (kind, until, told) = match failure.class {
+        Class::RateLimit | Class::Transient | Class::Incomplete | Class::Empty if !is_spent => {
+            let delay = retry::delay(&policies.retry, failures, failure.retry_after, random);
+            (WaitKind::Backoff { class: failure.class, attempt }, until(delay), Body::StatusRescheduled)
+        }
+        Class::Quota | Class::Credential | Class::Config => {
+            let kind = WaitKind::Condition { class: failure.class, model: model.to_string() };
+            (kind, until(CONDITION_PROBE), Body::StatusRescheduled)
+        }
+        Class::RateLimit | Class::Transient | Class::Incomplete | Class::Empty | Class::Overflow | Class::TooBig | Class::BadHistory | Class::Request => {
+            (WaitKind::Upstream { class: failure.class }, None, Body::StatusIdle { stop: Stop::RetriesExhausted })
+        }
+        Class::Refused => {
+            return alloc::vec![
+                ended(step, span, model),
+                Draft::of_step(step, error(failure, false)),
+                Draft::new(Body::StatusIdle { stop: Stop::Refusal }),
+            ];
+        }
+    };
+    let retrying = matches!(kind, WaitKind::Backoff { .. });
+    alloc::vec![
+        ended(step, span, model),
+        Draft::of_step(step, error(failure, retrying)),
+        Draft::of_step(step, Body::WaitStarted { wait: Wait { kind, since: now, until, calls: Vec::new() } }),
+        Draft::new(told),
+    ]
+}
+
+fn ended(step: u64, span: EventId, model: &str) -> Draft {
+    let body = Body::SpanEnd { span, model: model.to_string(), is_error: true, usage: Usage::default(), cost_usd_micros: None };
+    Draft::of_step(step, body)
+}
+
+fn error(failure: &Failure, retrying: bool) -> Body {
+    Body::Error { class: failure.class, message: failure.message.clone(), retrying, request_id: failure.request_id.clone() }
+}
+
+/// Closes whatever is open, because the turn is stopped.
+pub(crate) fn close_turn(session: &Session, why: &str) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    if let Position::Calling { span, .. } = session.position {
+        drafts.push(call::lost_span(session, span));
+    }
+    drafts.extend(call::close_all(session, why));
+    if session.wait.is_some() {
+        drafts.push(Draft::new(Body::WaitResolved { resolution: crate::wait::Resolution::Cleared }));
+    }
+    drafts
+}

@@ -1,0 +1,234 @@
+//! Events: the entries of a session's log, and the only thing that changes a session.
+//!
+//! A row of the log is one event that clients see, one to one (design 7.1). What only we need, such
+//! as the provider's verbatim block, rides along in [`Origin`] and is not shown.
+
+use crate::agent::{Effect, Permission};
+use crate::budget::Limits;
+use crate::call::CallKind;
+use crate::id::{CallbackId, EventId};
+use crate::json::Json;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+use crate::wait::{Resolution, Wait};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// One entry of a session's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Unique; for a tool call this is also the `tool_use_id` of its answer.
+    pub id: EventId,
+    /// Position in the log: 1, 2, 3 … without gaps.
+    pub seq: u64,
+    /// When it was committed, by the store's clock.
+    pub at: Timestamp,
+    /// The model or tool call it belongs to, counted from 1; 0 for none.
+    pub step: u64,
+    /// What happened.
+    pub body: Body,
+}
+
+/// An event before it has a position: the id is set only where a preview already showed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// The id that clients may already know.
+    pub id: Option<EventId>,
+    /// The model or tool call it belongs to; 0 for none.
+    pub step: u64,
+    /// What happened.
+    pub body: Body,
+}
+
+impl Draft {
+    /// An event that belongs to no step.
+    pub fn new(body: Body) -> Self {
+        Self { id: None, step: 0, body }
+    }
+
+    /// An event of `step`.
+    pub fn of_step(step: u64, body: Body) -> Self {
+        Self { id: None, step, body }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is documented; its fields say what they are")]
+pub enum Body {
+    /// A person or program said something.
+    UserMessage { content: Vec<Block> },
+    /// Stop what runs now; queued inputs stay.
+    UserInterrupt,
+    /// An answer to a call that asked for permission.
+    UserToolConfirmation { tool_use_id: EventId, decision: Decision },
+    /// The client's result of a custom tool.
+    UserCustomToolResult { tool_use_id: EventId, content: Vec<Block>, is_error: bool },
+    /// More instructions from the operator, in the place of a user message.
+    SystemMessage { content: Vec<Block> },
+
+    /// One text block of a model answer.
+    AgentMessage { text: String, origin: Origin },
+    /// One reasoning block of a model answer.
+    AgentThinking { text: String, origin: Origin },
+    /// A call of a tool that we run. `malformed` says why its input could not be read.
+    AgentToolUse {
+        name: String,
+        input: Json,
+        kind: CallKind,
+        effect: Effect,
+        permission: Permission,
+        malformed: Option<String>,
+        origin: Origin,
+    },
+    /// A call that the client or a person answers.
+    AgentCustomToolUse { name: String, input: Json, kind: CallKind, origin: Origin },
+    /// The result of a call; exactly one per call.
+    AgentToolResult { tool_use_id: EventId, content: Vec<Block>, outcome: Outcome },
+    /// Recorded right before an effect that must not happen twice is dispatched (promise P3).
+    ToolStarted { tool_use_id: EventId },
+
+    /// The session works on a turn.
+    StatusRunning,
+    /// The session needs nothing more, or needs somebody.
+    StatusIdle { stop: Stop },
+    /// The session waits for an upstream and will go on by itself.
+    StatusRescheduled,
+    /// The session has ended for good.
+    StatusTerminated { end: End },
+    /// Something failed; not the end of the session.
+    Error { class: crate::failure::Class, message: String, retrying: bool, request_id: Option<String> },
+    /// A model call begins.
+    SpanStart { model: String, attempt: u32 },
+    /// A model call has ended; `is_error` drops its preview.
+    SpanEnd { span: EventId, model: String, is_error: bool, usage: Usage, cost_usd_micros: Option<u64> },
+
+    /// The session parks.
+    WaitStarted { wait: Wait },
+    /// What it waited for has come, or will not come any more.
+    WaitResolved { resolution: Resolution },
+    /// A token for an outside job exists from now on; the id only, never the token.
+    CallbackCreated { callback: CallbackId, label: String, expires_at: Timestamp },
+    /// An outside job answered; the body is untrusted text.
+    CallbackReceived { callback: CallbackId, body: String },
+    /// Limits were changed.
+    BudgetUpdated { limits: Limits },
+    /// The session was changed by an operator.
+    Updated { update: Update },
+    /// The sandbox came back without something it had; says what to the model too.
+    EnvironmentReset { reason: String },
+}
+
+/// A piece of content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Text; any Unicode, U+0000 included.
+    Text(String),
+    /// Anything else, kept as the wire form that came in.
+    Media {
+        /// What it is.
+        kind: MediaKind,
+        /// The whole block, with its `type`.
+        json: Json,
+    },
+}
+
+/// Kinds of content other than text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum MediaKind {
+    Image,
+    Document,
+    SearchResult,
+}
+
+/// Where a block of a model answer came from, and its verbatim form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The dialect that can read `blocks`.
+    pub dialect: String,
+    /// `provider/model` that wrote them; reasoning goes back to no other one.
+    pub model: String,
+    /// The provider's blocks, byte for byte and in order. More than one where blocks that we do
+    /// not know stood next to this one.
+    pub blocks: Vec<Json>,
+}
+
+/// Answer of a person to a call that asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Run it as it is.
+    Allow,
+    /// Do not run it, and tell the model why.
+    Deny {
+        /// What the model is told.
+        message: Option<String>,
+    },
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran and succeeded.
+    Done,
+    /// It ran and failed, or its input was wrong.
+    Failed,
+    /// It may or may not have happened: whoever ran it died (promise P3).
+    Unknown,
+    /// A person said no.
+    Denied,
+    /// It was never started.
+    NotRun,
+    /// It was stopped on the way.
+    Interrupted,
+}
+
+impl Outcome {
+    /// Whether the model is told that the call failed.
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::Done)
+    }
+}
+
+/// Why a session is idle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model finished its turn, or nothing was asked yet.
+    EndTurn,
+    /// These calls need an answer.
+    RequiresAction(Vec<EventId>),
+    /// The upstream failed too often; everything is kept.
+    RetriesExhausted,
+    /// A limit of the session is reached.
+    BudgetReached,
+    /// The model refused.
+    Refusal,
+}
+
+/// How a session ended for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Archived or finished.
+    Done,
+    /// Cannot go on.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Cancelled; says what became of its processes (hazard Z-30).
+    Cancelled {
+        /// `killed`, `nothing was running`, or which host could not be reached.
+        processes: String,
+    },
+}
+
+/// What an operator changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// It is held.
+    Paused,
+    /// It may go on, and whatever it backed off from is tried now.
+    Resumed,
+    /// Its title.
+    Title(String),
+}

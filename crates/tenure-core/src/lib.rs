@@ -1,0 +1,56 @@
+//! The pure heart of tenure: sessions, events, what to do next, and policies.
+//!
+//! Two functions carry the product: [`apply`] folds one event into the head of a session, and
+//! [`next`] says what to do now. Everything else here decides something for them as data: which
+//! events an input, a model answer, a failure or a tool result becomes.
+//!
+//! Absent on purpose: clocks, randomness, input and output, `async`. Time, ids and random numbers
+//! come in as arguments, which is why the same functions run in the worker, in tests and in a
+//! simulator.
+#![no_std]
+
+extern crate alloc;
+
+mod accept;
+mod agent;
+mod answer;
+mod apply;
+mod budget;
+mod call;
+mod environment;
+mod event;
+mod explain;
+mod id;
+mod input;
+mod json;
+mod next;
+mod session;
+mod time;
+mod transcript;
+mod usage;
+mod wait;
+
+pub mod failure;
+pub mod redact;
+pub mod retry;
+pub mod stored;
+pub mod validate;
+
+pub use accept::{Accepted, MAX_INBOX, MAX_INBOX_ANSWERS, Refused, accept};
+pub use agent::{Agent, AgentRef, CustomTool, Effect, Loop, Permission, Policies, Tool, ToolConfig, UnknownOutcome};
+pub use answer::{Answer, AnswerBlock, AnswerStop, BlockKind, ToolFacts, answered, failed};
+pub use apply::{Invalid, apply};
+pub use budget::{Budget, Limits, Price, Which};
+pub use call::{Call, CallKind, CallState, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, Done, finished, recover, wait_tool};
+pub use environment::{DriverName, Environment, Network, SandboxLimits};
+pub use event::{Block, Body, Decision, Draft, End, Event, MediaKind, Origin, Outcome, Stop, Update};
+pub use explain::{Explanation, Unblock, class_text, explain};
+pub use id::{AgentId, CallbackId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SessionId, Shard, TenantId, SHARDS};
+pub use input::{Input, InputBody, callback_result, cancelled, ended, intake};
+pub use json::{Json, JsonError, MAX_JSON_DEPTH, clean_surrogates};
+pub use next::{Action, next};
+pub use session::{Callback, MAX_OPEN_CALLBACKS, Phase, Position, Repeats, Retry, Session, Status};
+pub use time::{Millis, Timestamp};
+pub use transcript::{AssistantPart, Message, Prompt, ToolSpec, UserPart, transcript};
+pub use usage::Usage;
+pub use wait::{MAX_WAIT, Resolution, Wait, WaitKind};

@@ -1,0 +1,1 @@
+//! Masks known secret values in whatever is stored or shown.

@@ -1,0 +1,1 @@
+//! Stored forms: what of the core outlives a release, each with its version.

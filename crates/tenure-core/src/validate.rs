@@ -1,0 +1,1 @@
+//! Judges whether messages are a valid model request (promise P4).

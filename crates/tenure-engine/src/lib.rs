@@ -1,0 +1,1 @@
+//! Claims leases, drives the core, performs effects, streams previews.

@@ -1,0 +1,1 @@
+//! The workspace folder of a session: paths that cannot leave it.

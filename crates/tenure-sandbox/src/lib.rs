@@ -1,0 +1,1 @@
+//! Sandbox drivers behind one port.

@@ -1,0 +1,24 @@
+//! The store port: everything durable goes through these operations, each one transaction.
+//!
+//! ```text
+//!            deliver, due, sweep                    claim
+//!   Parked ───────────────────────▶ Queued ─────────────────────▶ Leased
+//!     ▲                                ▲                           │ │ │
+//!     │             yield, release, sweep, expiry                  │ │ │
+//!     │                                └───────────────────────────┘ │ │
+//!     └───────── commit that parks, if the inbox is empty ───────────┘ │
+//!   Ended ◀───────── commit of the last event ─────────────────────────┘
+//! ```
+//!
+//! Who is authoritative: the store. Its clock decides what is due; its epoch and the lease's nonce
+//! decide who may write (promise P5). Adapters hold no logic of sessions: what an input means, and
+//! whether it is taken, they ask `tenure-core`.
+
+mod error;
+mod port;
+
+pub mod conformance;
+pub mod memory;
+
+pub use error::{Error, Kind};
+pub use port::*;
