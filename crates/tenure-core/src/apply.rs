@@ -98,11 +98,13 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
                 session.budget.steps = session.budget.steps.saturating_add(1);
             }
         }
-        Body::SpanEnd { is_error, usage, cost_usd_micros, .. } => {
+        Body::SpanEnd { is_error, usage, cost_usd_micros, model, .. } => {
             if matches!(session.position, Position::Calling { .. }) {
                 session.position = Position::Model;
             }
-            if *is_error {
+            if *is_error && model.is_empty() {
+                // The holder was lost or the turn was stopped: not a failure of the upstream.
+            } else if *is_error {
                 session.retry.failures = session.retry.failures.saturating_add(1);
             } else {
                 session.retry = Retry::default();
@@ -142,7 +144,11 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             Update::Resumed => session.is_paused = false,
             Update::Title(title) => session.title.clone_from(title),
         },
-        Body::UserInterrupt | Body::AgentMessage { .. } | Body::AgentThinking { .. } | Body::EnvironmentReset { .. } => {}
+        Body::UserInterrupt
+        | Body::AgentMessage { .. }
+        | Body::AgentThinking { .. }
+        | Body::EnvironmentStarted { .. }
+        | Body::EnvironmentReset { .. } => {}
     }
     session.last_seq = event.seq;
     Ok(())

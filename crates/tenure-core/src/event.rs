@@ -115,6 +115,8 @@ pub enum Body {
     BudgetUpdated { limits: Limits },
     /// The session was changed by an operator.
     Updated { update: Update },
+    /// A live sandbox was made for the session; lists what this machine cannot enforce.
+    EnvironmentStarted { driver: String, missing: Vec<String> },
     /// The sandbox came back without something it had; says what to the model too.
     EnvironmentReset { reason: String },
 }

@@ -140,6 +140,7 @@ impl Builder {
             | Body::CallbackCreated { .. }
             | Body::CallbackReceived { .. }
             | Body::BudgetUpdated { .. }
+            | Body::EnvironmentStarted { .. }
             | Body::Updated { .. } => {}
         }
     }

@@ -1,1 +1,36 @@
 //! Claims leases, drives the core, performs effects, streams previews.
+//!
+//! A [`Worker`] is one node: it registers itself, sends heartbeats, claims runnable sessions and
+//! advances each in a task of its own (see `advance`), until it is asked to stop or can no longer be
+//! sure of its leases. It knows the store, the models and the sandboxes only through their ports.
+
+mod advance;
+mod claims;
+mod clock;
+mod context;
+mod error;
+mod held;
+mod ids;
+mod internal;
+mod journal;
+mod links;
+mod locks;
+mod masker;
+mod model_step;
+mod node;
+mod options;
+mod previews;
+mod sandboxes;
+mod services;
+mod start;
+mod timers;
+mod tool_run;
+mod tool_step;
+mod tools;
+mod worker;
+
+pub use masker::EventMasker;
+pub use options::Options;
+pub use sandboxes::{Folders, Sandboxes};
+pub use start::{StartError, Worker};
+pub use worker::Ended;

@@ -1,0 +1,5 @@
+//! Tests of the core: inputs in, expected events and actions out.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod loop_of_a_turn;
+mod script;

@@ -1,0 +1,193 @@
+//! The loop around the core for one lease: ask what is next, do it, commit, fold (design 4.1).
+//!
+//! ```text
+//! inbox ─▶ intake ─▶ ┐
+//!                    ├─▶ next ─▶ Record ───────────────────────────▶ pending
+//! claim ─▶ recover ─▶┘     ├──▶ CallModel ─▶ commit ─▶ model ─▶ answer ─▶ pending
+//!                          ├──▶ RunCalls ──▶ commit ─▶ tools ─▶ results ▶ pending
+//!                          └──▶ Park ──────▶ commit and let go
+//! ```
+//! No effect starts before the commit that recorded it (promise P3); whatever is pending when the
+//! holder dies was never seen by anyone.
+
+use crate::context::Context;
+use crate::error::Stopped;
+use crate::held::HeldLease;
+use crate::journal::Journal;
+use crate::services::Services;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::{Action, Agent, Body, Draft, End, Input, InputBody, Stop, cancelled, ended, intake, next, recover};
+use tenure_store::{Leased, Then};
+
+/// Most inputs that one commit consumes; the others wait for the next step boundary.
+const MAX_INTAKE: usize = 256;
+
+/// Longest time between two looks at the inbox during a short wait.
+const SHORT_WAIT_POLL: Duration = Duration::from_secs(1);
+
+/// One lease being worked on.
+pub(crate) struct Advance {
+    pub(crate) services: Arc<Services>,
+    pub(crate) held: Arc<HeldLease>,
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) journal: Journal,
+    pub(crate) context: Context,
+    started: Instant,
+}
+
+impl Advance {
+    /// Prepares the work on a lease.
+    pub(crate) fn new(services: Arc<Services>, held: Arc<HeldLease>, agent: Arc<Agent>, leased: Leased) -> Self {
+        let context = services.contexts.take(&leased.session);
+        let journal = Journal::new(services.clone(), leased.lease, leased.session, leased.inbox);
+        Self { services, held, agent, journal, context, started: Instant::now() }
+    }
+
+    /// Works until the session parks, yields, ends or is lost.
+    pub(crate) async fn run(mut self) -> Result<(), Stopped> {
+        let unknown = self.agent.policies.unknown_outcome;
+        let drafts = recover(self.journal.session(), unknown, self.services.clock.now());
+        self.journal.push_all(drafts)?;
+        loop {
+            if self.held.lost.is_cancelled() {
+                return Err(Stopped::Lost);
+            }
+            self.take_inputs().await?;
+            if self.services.stopping.is_cancelled() && !self.journal.session().has_ended() {
+                return self.give_back().await;
+            }
+            let now = self.services.clock.now();
+            let is_done = match next(self.journal.session(), &self.agent.policies, now) {
+                Action::Record(drafts) => {
+                    self.journal.push_all(drafts)?;
+                    false
+                }
+                Action::CallModel { step, attempt } => self.call_model(step, attempt).await.map(|()| false)?,
+                Action::RunCalls(calls) => self.run_calls(&calls).await.map(|()| false)?,
+                Action::Park => self.park().await?,
+            };
+            let committed = self.journal.take_committed();
+            self.context.extend(committed);
+            if is_done || self.is_over_quantum().await && self.yield_lease().await? {
+                let session = self.journal.session().clone();
+                self.services.contexts.keep(&session, self.context);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what waits in the inbox into the log.
+    async fn take_inputs(&mut self) -> Result<(), Stopped> {
+        while self.journal.has_inputs() && !self.journal.session().has_ended() {
+            let inputs = self.journal.take_inputs(MAX_INTAKE);
+            if let Some(end) = inputs.iter().find(|input| matches!(input.body, InputBody::Cancel | InputBody::Archive)) {
+                return self.end(end).await;
+            }
+            let drafts = intake(self.journal.session(), &inputs, self.services.clock.now());
+            self.journal.push_all(drafts)?;
+            if self.journal.has_inputs() {
+                self.journal.commit(Then::Keep).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session for good: first its processes, then the last event (promise P15).
+    async fn end(&mut self, input: &Input) -> Result<(), Stopped> {
+        let processes = self.services.sandboxes.end(self.journal.session().id).await;
+        let drafts = match input.body {
+            InputBody::Cancel => cancelled(self.journal.session(), processes),
+            _ => ended(self.journal.session(), End::Done),
+        };
+        self.journal.push_all(drafts)?;
+        Ok(())
+    }
+
+    /// Stays in the lease for a short wait, else parks. Returns whether the lease is over.
+    async fn park(&mut self) -> Result<bool, Stopped> {
+        let until = self.journal.session().wakes_at();
+        let short = until.map(|until| self.services.clock.until(until)).filter(|span| *span <= self.services.options.short_wait);
+        match short {
+            None => {
+                let is_held = self.journal.commit(Then::Park).await?;
+                if let (false, Some(until)) = (is_held, until) {
+                    self.services.timers.note(until);
+                }
+                Ok(!is_held)
+            }
+            Some(span) => {
+                self.journal.commit(Then::Keep).await?;
+                if !self.journal.has_inputs() {
+                    self.wait_shortly(span).await?;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    async fn wait_shortly(&mut self, span: Duration) -> Result<(), Stopped> {
+        tokio::select! {
+            () = self.held.lost.cancelled() => return Err(Stopped::Lost),
+            () = self.services.stopping.cancelled() => return Ok(()),
+            () = self.held.urgent.notified() => {}
+            () = self.held.input.notified() => {}
+            () = tokio::time::sleep(span.min(SHORT_WAIT_POLL)) => {}
+        }
+        self.journal.refresh().await
+    }
+
+    async fn is_over_quantum(&self) -> bool {
+        self.started.elapsed() >= self.services.options.quantum
+            && self.services.store.counts().await.is_ok_and(|counts| counts.queued > 0)
+    }
+
+    /// Goes to the end of the queue. Returns whether the lease is over.
+    async fn yield_lease(&mut self) -> Result<bool, Stopped> {
+        self.started = Instant::now();
+        Ok(!self.journal.commit(Then::Yield).await?)
+    }
+
+    /// Gives the lease back in good order because the worker stops (promise P13).
+    async fn give_back(&mut self) -> Result<(), Stopped> {
+        if self.journal.is_clean() {
+            return Err(Stopped::Draining);
+        }
+        self.journal.commit(Then::Yield).await?;
+        Ok(())
+    }
+
+    /// Resolves when a running effect must be given up: something urgent came, or the grace is over.
+    ///
+    /// Whoever waits for it drops the effect then; the log says what became of it.
+    pub(crate) async fn must_stop(&mut self) -> Result<(), Stopped> {
+        loop {
+            tokio::select! {
+                () = self.held.lost.cancelled() => return Err(Stopped::Lost),
+                () = self.services.grace_over.cancelled() => return Err(Stopped::Draining),
+                () = self.held.urgent.notified() => {
+                    self.journal.refresh().await?;
+                    if self.journal.has_urgent() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Parks the session with a reason that people see, because it cannot be advanced here.
+    pub(crate) async fn give_up(mut self, class: tenure_core::failure::Class, message: String) -> Result<(), Stopped> {
+        let now = self.services.clock.now();
+        self.take_inputs().await?;
+        if !self.journal.session().has_ended() && self.journal.session().wait.is_none() {
+            let wait = tenure_core::Wait { kind: tenure_core::WaitKind::Upstream { class }, since: now, until: None, calls: Vec::new() };
+            self.journal.push_all([
+                Draft::new(Body::Error { class, message, retrying: false, request_id: None }),
+                Draft::new(Body::WaitStarted { wait }),
+                Draft::new(Body::StatusIdle { stop: Stop::RetriesExhausted }),
+            ])?;
+        }
+        self.journal.commit(Then::Park).await?;
+        Ok(())
+    }
+}

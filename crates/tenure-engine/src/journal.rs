@@ -1,0 +1,147 @@
+//! The head of a leased session, the events that are not committed yet, and the commit itself.
+
+use crate::error::Stopped;
+use crate::ids;
+use crate::services::Services;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{Draft, Event, EventId, Input, Invalid, Session, apply};
+use tenure_store::{Checkpoint, Kind, Lease, Then};
+
+/// Waits between repeats of a commit whose reply was lost.
+const COMMIT_RETRY: Duration = Duration::from_millis(100);
+
+/// Head, open rows and inbox of one lease.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    services: Arc<Services>,
+    lease: Lease,
+    session: Session,
+    pending: Vec<Event>,
+    /// Rows that are committed, since [`Journal::take_committed`] was asked last.
+    committed: Vec<Event>,
+    inbox: VecDeque<(u64, Input)>,
+    consumed: u64,
+    is_consumed_stored: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(services: Arc<Services>, lease: Lease, session: Session, inbox: Vec<(u64, Input)>) -> Self {
+        Self {
+            services,
+            lease,
+            session,
+            pending: Vec::new(),
+            committed: Vec::new(),
+            inbox: inbox.into(),
+            consumed: 0,
+            is_consumed_stored: true,
+        }
+    }
+
+    /// The head, with everything that was pushed.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Adds an event to the next commit; masks secrets first.
+    pub(crate) fn push(&mut self, draft: Draft) -> Result<EventId, Invalid> {
+        let event = Event {
+            id: draft.id.unwrap_or_else(ids::event),
+            seq: self.session.last_seq + 1,
+            at: self.services.clock.now(),
+            step: draft.step,
+            body: self.services.masker.body(draft.body),
+        };
+        apply(&mut self.session, &event)?;
+        let id = event.id;
+        self.pending.push(event);
+        Ok(id)
+    }
+
+    /// Adds events in order.
+    pub(crate) fn push_all(&mut self, drafts: impl IntoIterator<Item = Draft>) -> Result<(), Invalid> {
+        for draft in drafts {
+            self.push(draft)?;
+        }
+        Ok(())
+    }
+
+    /// Takes up to `limit` inputs out of the inbox; the next commit says so.
+    pub(crate) fn take_inputs(&mut self, limit: usize) -> Vec<Input> {
+        let count = limit.min(self.inbox.len());
+        if let Some((position, _)) = count.checked_sub(1).and_then(|last| self.inbox.get(last)) {
+            self.consumed = *position;
+            self.is_consumed_stored = false;
+        }
+        self.inbox.drain(..count).map(|(_, input)| input).collect()
+    }
+
+    /// Whether something urgent waits.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.inbox.iter().any(|(_, input)| input.body.is_urgent())
+    }
+
+    /// Whether anything waits.
+    pub(crate) fn has_inputs(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Whether a commit would change anything.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.pending.is_empty() && self.is_consumed_stored
+    }
+
+    /// Rows that were committed since the last call.
+    pub(crate) fn take_committed(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.committed)
+    }
+
+    /// Reads the inbox again.
+    pub(crate) async fn refresh(&mut self) -> Result<(), Stopped> {
+        let inbox = self.services.store.inbox(self.session.id).await?;
+        self.merge(inbox);
+        Ok(())
+    }
+
+    /// Commits what is pending. Returns whether the lease is still held.
+    ///
+    /// A lost reply is asked for again with the same commit id, so that nothing is applied twice
+    /// (hazard Z-20); a lease that is gone ends the work (promise P5).
+    pub(crate) async fn commit(&mut self, then: Then) -> Result<bool, Stopped> {
+        if self.is_clean() && then == Then::Keep {
+            return Ok(true);
+        }
+        let checkpoint = Checkpoint {
+            lease: self.lease.clone(),
+            commit_id: ids::lease(),
+            events: std::mem::take(&mut self.pending),
+            session: self.session.clone(),
+            consumed: self.consumed,
+            then,
+        };
+        let committed = loop {
+            match self.services.store.commit(checkpoint.clone()).await {
+                Ok(committed) => break committed,
+                Err(error) if matches!(error.kind, Kind::Retry | Kind::NoSpace) => {
+                    tracing::warn!(session = %self.session.id, %error, "commit checkpoint; trying again");
+                    self.services.pause_unless_lost(&self.lease, COMMIT_RETRY).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        self.services.clock.observe(committed.now);
+        self.is_consumed_stored = true;
+        self.committed.extend(checkpoint.events);
+        self.merge(committed.inbox);
+        self.services.previews.committed(self.session.id);
+        Ok(committed.is_held)
+    }
+
+    /// Takes over what the store says is in the inbox, beyond what was taken out already.
+    fn merge(&mut self, inbox: Vec<(u64, Input)>) {
+        let known = self.inbox.back().map_or(self.consumed, |(position, _)| *position);
+        self.inbox.extend(inbox.into_iter().filter(|(position, _)| *position > known));
+    }
+}

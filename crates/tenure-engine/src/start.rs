@@ -1,0 +1,121 @@
+//! Brings a worker up: identity, lock, registration, then its duties.
+
+use crate::claims::Claims;
+use crate::clock::StoreClock;
+use crate::context::Contexts;
+use crate::held::Held;
+use crate::locks::Locks;
+use crate::masker::EventMasker;
+use crate::options::Options;
+use crate::previews::Previews;
+use crate::sandboxes::Sandboxes;
+use crate::services::Services;
+use crate::timers::Timers;
+use crate::tools::Tools;
+use crate::worker::{self, Ended};
+use crate::{ids, internal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tenure_model::Models;
+use tenure_store::{NewNode, Store};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Why a worker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store did not answer or refused the node.
+    #[error("register node: {0}")]
+    Store(#[from] tenure_store::Error),
+    /// The address for other nodes is taken or forbidden.
+    #[error("listen on {address} for other nodes: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The data folder cannot be written.
+    #[error("take the lock of the node in the data folder: {0}")]
+    Lock(std::io::Error),
+}
+
+/// A worker that is registered and ready to claim.
+#[derive(Debug)]
+pub struct Worker {
+    services: Arc<Services>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Worker {
+    /// Registers a new node.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn start(
+        store: Arc<dyn Store>,
+        models: Arc<dyn Models>,
+        sandboxes: Arc<Sandboxes>,
+        masker: EventMasker,
+        options: Options,
+    ) -> Result<Self, StartError> {
+        let node = ids::node();
+        let locks = Locks::hold(&options.data, node).map_err(StartError::Lock)?;
+        let address = options.internal_listen;
+        let listener = TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
+        let address = listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
+        let label = format!("pid {} version {}", std::process::id(), env!("CARGO_PKG_VERSION"));
+        store.register(NewNode { id: node, address: address.to_string(), label }).await?;
+        let clock = StoreClock::new(store.now().await?);
+        let services = Services {
+            node,
+            options,
+            store,
+            models,
+            tools: Tools::default(),
+            sandboxes,
+            masker,
+            clock,
+            previews: Arc::default(),
+            held: Held::default(),
+            claims: Claims::default(),
+            contexts: Contexts::default(),
+            timers: Timers::default(),
+            locks,
+            stopping: CancellationToken::new(),
+            grace_over: CancellationToken::new(),
+            fenced: CancellationToken::new(),
+            retired: CancellationToken::new(),
+        };
+        Ok(Self { services: Arc::new(services), listener, address })
+    }
+
+    /// Where other nodes reach this one.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The id of this node.
+    pub fn node(&self) -> tenure_core::NodeId {
+        self.services.node
+    }
+
+    /// Works until `stop` is cancelled or the node is fenced.
+    ///
+    /// # Errors
+    /// When the store fails for good.
+    pub async fn run(self, stop: CancellationToken) -> Result<Ended, tenure_store::Error> {
+        let services = self.services;
+        let others = internal::serve(
+            self.listener,
+            services.previews.clone(),
+            services.options.node_key.clone(),
+            services.retired.clone(),
+        );
+        let others = tokio::spawn(others);
+        let ended = worker::run(services, stop).await;
+        let _ = others.await;
+        ended
+    }
+}

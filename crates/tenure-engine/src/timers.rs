@@ -1,0 +1,65 @@
+//! Wakes parked sessions whose time has come.
+
+use crate::services::Services;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tenure_core::Timestamp;
+use tokio::sync::Notify;
+
+/// Sessions that one look may wake.
+const BATCH: usize = 256;
+
+/// Longest time between two looks: timers set by other processes are found by looking.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// The earliest time that this node knows of.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    earliest: Mutex<Option<Timestamp>>,
+    changed: Notify,
+}
+
+impl Timers {
+    /// Says that a session was parked until `at`.
+    pub(crate) fn note(&self, at: Timestamp) {
+        let mut earliest = self.earliest.lock().expect("nobody panics while holding it");
+        if earliest.is_none_or(|known| at < known) {
+            *earliest = Some(at);
+            self.changed.notify_one();
+        }
+    }
+
+    fn set(&self, at: Option<Timestamp>) {
+        *self.earliest.lock().expect("nobody panics while holding it") = at;
+    }
+
+    fn earliest(&self) -> Option<Timestamp> {
+        *self.earliest.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// Looks for due sessions until the worker stops.
+pub(crate) async fn run(services: Arc<Services>) {
+    loop {
+        let pause = match services.store.due(BATCH).await {
+            Ok(due) => {
+                services.clock.observe(due.now);
+                services.timers.set(due.next);
+                if due.woken == BATCH { Duration::ZERO } else { MAX_PAUSE }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "look for due sessions");
+                MAX_PAUSE
+            }
+        };
+        let pause = match services.timers.earliest() {
+            Some(at) => pause.min(services.clock.until(at)),
+            None => pause,
+        };
+        tokio::select! {
+            () = services.stopping.cancelled() => return,
+            () = services.timers.changed.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Tool calls: the intent is committed before the effect, the result after it (promise P3).
+
+use crate::advance::Advance;
+use crate::error::Stopped;
+use crate::ids;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tenure_core::{
+    Body, Call, CallKind, Done, Draft, EventId, Json, MAX_WAIT, Outcome, callback_result, finished, wait_tool,
+};
+use tenure_store::Then;
+use std::time::Duration;
+use tenure_tools::WaitCall;
+use tokio_util::sync::CancellationToken;
+
+/// How long a callback can be answered, in milliseconds, if the model does not say.
+const CALLBACK_LIFE: u64 = 7 * 24 * 3_600 * 1_000;
+
+/// How long killed processes may take to be gone.
+const KILL_TIME: Duration = Duration::from_secs(5);
+
+impl Advance {
+    /// Runs one call, or several that change nothing.
+    pub(crate) async fn run_calls(&mut self, ids: &[EventId]) -> Result<(), Stopped> {
+        let session = self.journal.session();
+        let calls: Vec<Call> = ids.iter().filter_map(|id| session.call(*id).cloned()).collect();
+        match calls.as_slice() {
+            [call] if call.kind != CallKind::Sandbox => self.wait_call(call).await,
+            _ => self.sandbox_calls(&calls).await,
+        }
+    }
+
+    async fn sandbox_calls(&mut self, calls: &[Call]) -> Result<(), Stopped> {
+        if let [call] = calls
+            && !call.effect.may_repeat()
+        {
+            self.journal.push(Draft::of_step(call.step, Body::ToolStarted { tool_use_id: call.id }))?;
+        }
+        self.journal.commit(Then::Keep).await?;
+        if self.journal.has_urgent() {
+            return Ok(());
+        }
+        let cancel = CancellationToken::new();
+        // Whatever way this step ends, its processes end with it.
+        let _guard = cancel.clone().drop_guard();
+        let mut running = FuturesUnordered::new();
+        for call in calls {
+            let input = self.input(call).await?;
+            let runner = self.services.runner(self.journal.session(), &self.held);
+            let cancel = cancel.clone();
+            running.push(async move { (call, runner.run(call, input, cancel).await) });
+        }
+        loop {
+            let finished_call = tokio::select! {
+                next = running.next() => next,
+                stop = self.must_stop() => {
+                    stop?;
+                    // The processes are gone before the log says so (promise P15); what the calls gave
+                    // is dropped, the intake of the interrupt gives them their results.
+                    cancel.cancel();
+                    let _ = tokio::time::timeout(KILL_TIME, running.by_ref().for_each(|_| std::future::ready(()))).await;
+                    return Ok(());
+                }
+            };
+            let Some((call, ran)) = finished_call else { return Ok(()) };
+            self.journal.push_all(ran.notes)?;
+            self.journal.push(finished(call, ran.done))?;
+            if !running.is_empty() {
+                // A result that is here must not be lost because a neighbour is slow (case O-015).
+                self.journal.commit(Then::Keep).await?;
+            }
+        }
+    }
+
+    /// The input of a call, from its row in the log.
+    async fn input(&mut self, call: &Call) -> Result<Json, Stopped> {
+        let committed = self.journal.take_committed();
+        self.context.extend(committed);
+        let session = self.journal.session().clone();
+        let row = self.context.row(&*self.services.store, &session, call.seq).await?;
+        match row.map(|row| row.body) {
+            Some(Body::AgentToolUse { input, .. } | Body::AgentCustomToolUse { input, .. }) => Ok(input),
+            _ => Ok(Json::object()),
+        }
+    }
+
+    /// Calls that become waits, or that only the engine can carry out.
+    async fn wait_call(&mut self, call: &Call) -> Result<(), Stopped> {
+        self.journal.commit(Then::Keep).await?;
+        let input = self.input(call).await?;
+        let now = self.services.clock.now();
+        match WaitCall::parse(&call.name, input.as_str()) {
+            Err(message) => self.give(call, Done::text(Outcome::Failed, message)),
+            Ok(WaitCall::Sleep { millis: 0 }) => self.give(call, Done::text(Outcome::Done, "The time is over.")),
+            Ok(WaitCall::Sleep { millis }) if millis > MAX_WAIT => {
+                self.give(call, Done::text(Outcome::Failed, "seconds: longer than ten years; ask for less."))
+            }
+            Ok(WaitCall::Sleep { millis }) => {
+                let draft = wait_tool(self.journal.session(), call.id, None, Some(millis), now);
+                self.journal.push(draft).map(drop).map_err(Stopped::from)
+            }
+            Ok(WaitCall::CreateCallback { label, expires_millis }) => {
+                let id = ids::callback();
+                let expires_at = now.after(expires_millis.unwrap_or(CALLBACK_LIFE).min(MAX_WAIT));
+                let created = Draft::of_step(call.step, Body::CallbackCreated { callback: id, label, expires_at });
+                if self.journal.push(created).is_err() {
+                    let text = "Too many callbacks are open; wait for one of them first.";
+                    return self.give(call, Done::text(Outcome::Failed, text));
+                }
+                // The log holds the id; whoever may see the link gets it rendered (design 7.9).
+                let result = format!(r#"{{"callback_id":"{id}","url":"{{{{callback:{id}}}}}"}}"#);
+                self.give(call, Done::text(Outcome::Done, result))
+            }
+            Ok(WaitCall::WaitForCallback { callback, timeout_millis }) => {
+                let Some(open) = self.journal.session().callback(callback).copied() else {
+                    let text = format!("callback_id: {callback} does not exist in this session; create_callback makes one.");
+                    return self.give(call, Done::text(Outcome::Failed, text));
+                };
+                match open.received_seq {
+                    Some(seq) => {
+                        let done = self.received(seq).await?;
+                        self.give(call, done)
+                    }
+                    None => {
+                        let left = open.expires_at.since(now);
+                        let span = timeout_millis.map_or(left, |timeout| timeout.min(left));
+                        let draft = wait_tool(self.journal.session(), call.id, Some(callback), Some(span), now);
+                        self.journal.push(draft).map(drop).map_err(Stopped::from)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer that came before anybody waited for it (case O-051).
+    async fn received(&mut self, seq: u64) -> Result<Done, Stopped> {
+        let session = self.journal.session().clone();
+        let row = self.context.row(&*self.services.store, &session, seq).await?;
+        Ok(match row.map(|row| row.body) {
+            Some(Body::CallbackReceived { body, .. }) => callback_result(&body),
+            _ => Done::text(Outcome::Failed, "The answer of this callback cannot be read any more."),
+        })
+    }
+
+    fn give(&mut self, call: &Call, done: Done) -> Result<(), Stopped> {
+        self.journal.push(finished(call, done)).map(drop).map_err(Stopped::from)
+    }
+}

@@ -1,0 +1,176 @@
+//! A worker: claims leases, advances each in a task of its own, and lets go in good order.
+
+use crate::advance::Advance;
+use crate::error::Stopped;
+use crate::held::HeldLease;
+use crate::services::Services;
+use crate::{ids, node, timers};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::failure::Class;
+use tenure_store::{Claim, Error, Hint, Kind, Leased};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Most leases that one claim asks for.
+const MAX_CLAIM: usize = 32;
+
+/// Longest time between two claims, if no hint comes; drawn between half and all of it, so that
+/// workers do not ask together.
+const CLAIM_POLL: Duration = Duration::from_millis(1_000);
+
+/// How a worker ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to, and let go of everything.
+    Stopped,
+    /// It can no longer be sure of its leases and gave them up; start a new one.
+    Fenced,
+}
+
+/// Works until `stop` is cancelled or the node is fenced.
+///
+/// # Errors
+/// When the node cannot be registered.
+pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Result<Ended, Error> {
+    let leases = TaskTracker::new();
+    let duties = TaskTracker::new();
+    let heart = start_heart(services.clone());
+    duties.spawn(node::controls(services.clone()));
+    duties.spawn(node::sweep(services.clone()));
+    duties.spawn(timers::run(services.clone()));
+    duties.spawn(crate::sandboxes::reap(services.clone()));
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = services.fenced.cancelled() => {}
+        () = claims(&services, &leases) => {}
+    }
+    // Stop claiming, finish or give up at a step boundary, release, exit (promise P13).
+    services.stopping.cancel();
+    leases.close();
+    if tokio::time::timeout(services.options.grace, leases.wait()).await.is_err() {
+        tracing::warn!(leases = services.held.len(), "grace time is over; giving up running steps");
+        services.grace_over.cancel();
+        leases.wait().await;
+    }
+    services.sandboxes.end_all().await;
+    let is_fenced = services.fenced.is_cancelled();
+    if !is_fenced && let Err(error) = services.store.retire(services.node).await {
+        tracing::warn!(%error, "retire node");
+    }
+    services.retired.cancel();
+    duties.close();
+    duties.wait().await;
+    let _ = tokio::task::spawn_blocking(move || heart.join()).await;
+    Ok(if is_fenced { Ended::Fenced } else { Ended::Stopped })
+}
+
+/// Heartbeats on a thread and runtime of their own (case O-040).
+fn start_heart(services: Arc<Services>) -> std::thread::JoinHandle<()> {
+    std::thread::Builder::new()
+        .name("heartbeat".to_owned())
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a timer and a reactor can be made");
+            runtime.block_on(node::heartbeat(services));
+        })
+        .expect("a thread can be started")
+}
+
+async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
+    let slots = Arc::new(Semaphore::new(services.options.slots));
+    let mut hints = services.store.hints();
+    loop {
+        // Wait for a free slot first: a batch never pins slots that are busy (case O-049).
+        let Ok(first) = slots.clone().acquire_owned().await else { return };
+        let mut permits = vec![first];
+        while permits.len() < MAX_CLAIM
+            && let Ok(permit) = slots.clone().try_acquire_owned()
+        {
+            permits.push(permit);
+        }
+        let claim = Claim { node: services.node, id: ids::lease(), limit: permits.len() };
+        let guard = services.claims.begin(services.clock.now());
+        let leased = claim_again_if_lost(services, claim).await;
+        let is_empty = leased.is_empty();
+        for (leased, permit) in leased.into_iter().zip(permits) {
+            services.clock.observe(leased.now);
+            let held = services.held.add(leased.lease.clone());
+            leases.spawn(hold(services.clone(), held, leased, permit));
+        }
+        drop(guard);
+        if is_empty {
+            idle(&mut hints).await;
+        }
+    }
+}
+
+/// Asks again with the same claim id after an ambiguous failure (hazard Z-03).
+async fn claim_again_if_lost(services: &Services, claim: Claim) -> Vec<Leased> {
+    loop {
+        match services.store.claim(claim.clone()).await {
+            Ok(leased) => return leased,
+            Err(error) if error.kind == Kind::Retry => {
+                tracing::warn!(%error, "claim leases; trying again");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "claim leases");
+                tokio::time::sleep(CLAIM_POLL).await;
+                return Vec::new();
+            }
+        }
+    }
+}
+
+async fn idle(hints: &mut tokio::sync::broadcast::Receiver<Hint>) {
+    let pause = CLAIM_POLL.mul_f64(rand::random_range(0.5..1.0));
+    let runnable = async {
+        loop {
+            match hints.recv().await {
+                Ok(Hint::Runnable | Hint::Anything) | Err(_) => return,
+                Ok(Hint::Session(_) | Hint::Control(_)) => {}
+            }
+        }
+    };
+    let _ = tokio::time::timeout(pause, runnable).await;
+}
+
+/// Holds one lease until its work is over, and gives it back if the work stopped early.
+async fn hold(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased, permit: OwnedSemaphorePermit) {
+    let session = leased.session.id;
+    let result = advance(services.clone(), held.clone(), leased).await;
+    services.previews.end(session);
+    match result {
+        Ok(()) => {}
+        Err(Stopped::Lost) => {
+            tracing::warn!(%session, "lease lost; its sandbox is ended");
+            services.sandboxes.end(session).await;
+        }
+        Err(stopped) => {
+            if !matches!(stopped, Stopped::Draining) {
+                tracing::error!(%session, error = %stopped, "session cannot be advanced");
+                // Not at once again: whatever failed needs a moment, and others want their turn.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            if let Err(error) = services.store.release(&held.lease).await {
+                tracing::warn!(%session, %error, "release lease; the heartbeat will");
+            }
+        }
+    }
+    services.held.remove(&held);
+    drop(permit);
+}
+
+async fn advance(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased) -> Result<(), Stopped> {
+    let session = &leased.session;
+    let agent = services.store.agent(&session.tenant, session.agent.id, Some(session.agent.version)).await?;
+    match agent {
+        Some(agent) => Box::pin(Advance::new(services, held, Arc::new(agent), leased).run()).await,
+        None => {
+            let message = format!("agent {} version {} does not exist any more", session.agent.id, session.agent.version);
+            let placeholder = Arc::new(crate::services::no_agent(session));
+            Advance::new(services, held, placeholder, leased).give_up(Class::Config, message).await
+        }
+    }
+}
