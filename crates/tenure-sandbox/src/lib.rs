@@ -1,1 +1,5 @@
 //! Sandbox drivers behind one port.
+
+mod port;
+
+pub use port::*;
