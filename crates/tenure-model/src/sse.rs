@@ -1,0 +1,194 @@
+//! Server-sent events: bytes in, events out (WHATWG HTML, section on server-sent events).
+//!
+//! Lines end in LF, CRLF or CR, wherever the network cuts them (case O-009). Text is decoded per
+//! line, never per chunk: a character cut by the network is whole again, and a true bad byte becomes
+//! one U+FFFD (case O-010). Unlike the standard, a last event without its empty line still counts;
+//! whether it is whole shows when its data is read.
+
+use std::collections::VecDeque;
+
+/// Largest event, in bytes; a larger one ends the attempt.
+pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Its data lines, joined with LF.
+    pub data: String,
+}
+
+/// An event was larger than [`MAX_EVENT_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// Reads events from bytes.
+#[derive(Debug, Default)]
+pub struct SseReader {
+    line: Vec<u8>,
+    is_after_cr: bool,
+    has_first_line: bool,
+    open: SseEvent,
+    has_data: bool,
+    ready: VecDeque<SseEvent>,
+}
+
+impl SseReader {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// When an event is too large; the reader is of no use afterwards.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLarge> {
+        if self.is_after_cr && !bytes.is_empty() {
+            self.is_after_cr = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.line.extend_from_slice(&bytes[..end]);
+            let is_cr = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            self.end_line()?;
+            if is_cr {
+                // The line ends here at once; a LF that follows belongs to it, now or in the next chunk.
+                match bytes.strip_prefix(b"\n") {
+                    Some(rest) => bytes = rest,
+                    None => self.is_after_cr = bytes.is_empty(),
+                }
+            }
+        }
+        self.line.extend_from_slice(bytes);
+        self.check_size()
+    }
+
+    /// Ends the stream: an open last event is given too.
+    pub fn finish(&mut self) {
+        if !self.line.is_empty() {
+            // Its size was checked when its bytes came.
+            let _ = self.end_line();
+        }
+        self.dispatch();
+    }
+
+    /// The next event, if one is whole.
+    pub fn next_event(&mut self) -> Option<SseEvent> {
+        self.ready.pop_front()
+    }
+
+    fn check_size(&self) -> Result<(), TooLarge> {
+        if self.line.len() + self.open.data.len() > MAX_EVENT_BYTES { Err(TooLarge) } else { Ok(()) }
+    }
+
+    fn end_line(&mut self) -> Result<(), TooLarge> {
+        self.check_size()?;
+        let mut line = std::mem::take(&mut self.line);
+        if !self.has_first_line {
+            self.has_first_line = true;
+            if line.starts_with(BYTE_ORDER_MARK) {
+                line.drain(..BYTE_ORDER_MARK.len());
+            }
+        }
+        if line.is_empty() {
+            self.dispatch();
+        } else {
+            self.field(&String::from_utf8_lossy(&line));
+        }
+        // Keeps the allocation for the next line.
+        line.clear();
+        self.line = line;
+        Ok(())
+    }
+
+    fn field(&mut self, line: &str) {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "event" => value.clone_into(&mut self.open.name),
+            "data" => {
+                if self.has_data {
+                    self.open.data.push('\n');
+                }
+                self.has_data = true;
+                self.open.data.push_str(value);
+            }
+            // Comments have an empty name; ids and retry times mean nothing to a POST.
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let event = std::mem::take(&mut self.open);
+        if std::mem::take(&mut self.has_data) {
+            self.ready.push_back(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(chunks: &[&[u8]]) -> Vec<SseEvent> {
+        let mut reader = SseReader::default();
+        for chunk in chunks {
+            reader.push(chunk).unwrap();
+        }
+        reader.finish();
+        std::iter::from_fn(|| reader.next_event()).collect()
+    }
+
+    fn event(name: &str, data: &str) -> SseEvent {
+        SseEvent { name: name.to_owned(), data: data.to_owned() }
+    }
+
+    #[test]
+    fn o_009_all_line_ends_give_the_same_events_wherever_they_are_cut() {
+        let expected = vec![event("a", "1\n2"), event("", "3")];
+        for end in ["\n", "\r\n", "\r"] {
+            let text = ["event: a", "data: 1", "data:2", "", ": comment", "", "data: 3", "", ""].join(end);
+            assert_eq!(read(&[text.as_bytes()]), expected, "{end:?}");
+            for cut in 0..text.len() {
+                let (before, after) = text.as_bytes().split_at(cut);
+                assert_eq!(read(&[before, after]), expected, "{end:?} cut at {cut}");
+            }
+            let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+            assert_eq!(read(&bytes), expected);
+        }
+    }
+
+    #[test]
+    fn o_009_a_lone_cr_ends_its_event_without_waiting_for_the_next_byte() {
+        let mut reader = SseReader::default();
+        reader.push(b"data: 1\r\n\r").unwrap();
+        assert_eq!(reader.next_event(), Some(event("", "1")));
+        reader.push(b"\ndata: 2\r\n\r\n").unwrap();
+        assert_eq!(reader.next_event(), Some(event("", "2")));
+    }
+
+    #[test]
+    fn o_010_characters_cut_by_the_network_are_whole_and_a_bad_byte_is_one_replacement() {
+        assert_eq!(read(&[b"data: \xe4", b"\xb8\xad\xf0\x9f", b"\x98\x80\n\n"]), vec![event("", "中😀")]);
+        assert_eq!(read(&[b"data: a\xffb\n\n"]), vec![event("", "a\u{fffd}b")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_and_an_open_last_event_counts() {
+        assert_eq!(read(&[b"\xef\xbb", b"\xbfdata: 1"]), vec![event("", "1")]);
+    }
+
+    #[test]
+    fn empty_data_is_an_event_and_no_data_is_none() {
+        assert_eq!(read(&[b"data:\n\nevent: x\n\nid: 3\nretry: 9\n\n"]), vec![event("", "")]);
+    }
+
+    #[test]
+    fn an_event_beyond_the_bound_is_refused_with_and_without_line_ends() {
+        let mut reader = SseReader::default();
+        assert_eq!(reader.push(&vec![b'x'; MAX_EVENT_BYTES + 1]), Err(TooLarge));
+        let mut reader = SseReader::default();
+        let line = [b"data: ".to_vec(), vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
+        assert!((0..20).any(|_| reader.push(&line).is_err()));
+    }
+}
