@@ -1,1 +1,1 @@
-//! A bare loop of the same SQL, for comparison in `tenure bench commits`.
+//! Measures.

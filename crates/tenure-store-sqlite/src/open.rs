@@ -1,9 +1,10 @@
 //! Opens the store file, makes or checks its schema, and refuses places where it would be unsafe.
 
+use crate::clock::Wall;
 use crate::errors;
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Mode, OFlags};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_store::{Error, Kind};
@@ -14,46 +15,78 @@ const SCHEMA_VERSION: i64 = 1;
 /// How long a process waits for the other one's transaction.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Pages of the write-ahead log after which it is copied back (4 KiB each).
-const WAL_PAGES: u32 = 4_000;
+/// Pages of the write-ahead log after which a commit copies them back itself (4 KiB each). Only a
+/// net: the thread in `log` does it long before.
+const WAL_PAGES: u32 = 65_536;
 
-/// Magic numbers of file systems on which SQLite's locks or shared memory do not work (hazard Z-23).
-const NETWORK_FILE_SYSTEMS: [(i64, &str); 4] =
-    [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42_u32 as i64, "CIFS"), (0xfe53_4d42_u32 as i64, "SMB2")];
+/// Statements that each connection keeps prepared.
+const STATEMENTS: usize = 96;
+
+/// Connections that read at the same time, unless told otherwise.
+const READERS: usize = 4;
+
+/// Magic numbers of file systems on which SQLite's locks or shared memory are not safe (hazard Z-23).
+const UNSAFE_FILE_SYSTEMS: [(u32, &str); 7] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0102_1997, "9P"),
+    (0x6573_5546, "FUSE (network mounts, sync folders, folders shared by a virtual machine)"),
+    (0x00c3_6400, "Ceph"),
+];
 
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The data folder; made if it does not exist.
-    pub data: PathBuf,
+    pub path: PathBuf,
+    /// Most connections that read at the same time.
+    pub readers: usize,
+    /// Largest size of the store file in bytes; `None` for what the disk has.
+    pub max_bytes: Option<u64>,
+    /// Whether file systems are taken on which SQLite's locks may fail.
+    pub allows_any_file_system: bool,
+    /// Where time comes from.
+    pub wall: Wall,
 }
 
 impl Options {
+    /// The ordinary options for a data folder.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), readers: READERS, max_bytes: None, allows_any_file_system: false, wall: Wall::System }
+    }
+
     /// The store file.
     pub fn file(&self) -> PathBuf {
-        self.data.join("tenure.db")
+        self.path.join("tenure.db")
     }
 }
 
-/// Makes the folder private and checks its file system.
-pub(crate) fn prepare(data: &Path) -> Result<(), Error> {
-    fs::create_dir_all(data).map_err(|error| errors::file(&format!("make the data folder {}", data.display()), error))?;
-    let private = fs::Permissions::from_mode(0o700);
-    fs::set_permissions(data, private).map_err(|error| errors::file("make the data folder private", error))?;
-    if let Ok(stat) = rustix::fs::statfs(data) {
-        let magic = stat.f_type as i64;
-        if let Some((_, name)) = NETWORK_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
-            let message = format!(
-                "the data folder {} is on {name}, where SQLite's locks are not safe; choose a local folder with --data",
-                data.display()
-            );
-            return Err(Error::new(Kind::Invalid, message));
+/// Makes the folder, private to this user, and checks its file system.
+pub(crate) fn prepare(options: &Options) -> Result<(), Error> {
+    let path = &options.path;
+    let doing = |what: &str| format!("{what} the data folder {}", path.display());
+    fs::create_dir_all(path).map_err(|error| errors::file(&doing("make"), error))?;
+    let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| errors::file(&doing("open"), error.into()))?;
+    rustix::fs::fchmod(&folder, Mode::RWXU).map_err(|error| errors::file(&doing("make private"), error.into()))?;
+    let stat = rustix::fs::fstatfs(&folder).map_err(|error| errors::file(&doing("look at"), error.into()))?;
+    refuse_unsafe(path, stat.f_type as u32, options.allows_any_file_system)
+}
+
+fn refuse_unsafe(path: &Path, magic: u32, allows_any: bool) -> Result<(), Error> {
+    match UNSAFE_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
+        Some((_, name)) if !allows_any => {
+            let path = path.display();
+            let message = format!("the data folder {path} is on {name}, where SQLite's locks are not safe; choose a folder on a local disk");
+            Err(Error::new(Kind::Invalid, message))
         }
+        Some(_) | None => Ok(()),
     }
-    Ok(())
 }
 
-/// A connection that may write.
+/// A connection that may write; makes the schema if there is none.
 pub(crate) fn writer(options: &Options) -> Result<Connection, Error> {
     let connection = connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     migrate(&connection)?;
@@ -62,38 +95,64 @@ pub(crate) fn writer(options: &Options) -> Result<Connection, Error> {
 
 /// A connection that only reads.
 pub(crate) fn reader(options: &Options) -> Result<Connection, Error> {
+    let connection = connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "query_only", true).map_err(errors::read)?;
+    Ok(connection)
+}
+
+/// A connection for copying the log back and removing rows, beside the writer.
+pub(crate) fn upkeep(options: &Options) -> Result<Connection, Error> {
     connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
 fn connect(options: &Options, flags: OpenFlags) -> Result<Connection, Error> {
-    let sql = |error| errors::sqlite("open the store", error);
-    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(options.file(), flags).map_err(sql)?;
+    let sql = |error| errors::sqlite(&format!("open the store {}", options.file().display()), error);
+    let connection = Connection::open_with_flags(options.file(), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sql)?;
     connection.busy_timeout(BUSY).map_err(sql)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let settings = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = {WAL_PAGES};
-         PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;"
+         PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
     );
     connection.execute_batch(&settings).map_err(sql)?;
     Ok(connection)
 }
 
+/// Brings the schema to [`SCHEMA_VERSION`], one step per version, or refuses a newer one (hazard Z-55).
 fn migrate(connection: &Connection) -> Result<(), Error> {
     let sql = |error| errors::sqlite("prepare the schema", error);
+    let version = |connection: &Connection| connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(sql);
+    // Without the lock first: an ordinary start must not wait for another process.
+    if version(connection)? == SCHEMA_VERSION {
+        return Ok(());
+    }
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sql)?;
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sql)?;
-    let result = match version {
-        0 => connection.execute_batch(include_str!("schema.sql")).map_err(sql).and_then(|()| {
-            connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA_VERSION}")).map_err(sql)
-        }),
+    let result = match version(connection)? {
+        0 => connection
+            .execute_batch(include_str!("schema.sql"))
+            .and_then(|()| connection.pragma_update(None, "user_version", SCHEMA_VERSION))
+            .map_err(sql),
         SCHEMA_VERSION => Ok(()),
         newer => Err(Error::new(
             Kind::Invalid,
-            format!("the store has schema version {newer}, this release knows {SCHEMA_VERSION}; start the release that wrote it"),
+            format!("the store has schema version {newer}, this release knows {SCHEMA_VERSION}; start the release that wrote it, or a newer one"),
         )),
     };
-    let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    connection.execute_batch(end).map_err(sql)?;
+    connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(sql)?;
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z_23_network_file_systems_are_refused_with_a_reason() {
+        let check = |magic, allows_any| refuse_unsafe(Path::new("data"), magic, allows_any).map_err(|error| (error.kind, error.message));
+        assert_eq!(check(0xef53, false), Ok(()), "ext4");
+        let (kind, message) = check(0x6969, false).expect_err("NFS is refused");
+        assert_eq!(kind, Kind::Invalid);
+        assert!(message.contains("NFS") && message.contains("local disk"), "{message}");
+        assert_eq!(check(0x6969, true), Ok(()));
+    }
 }

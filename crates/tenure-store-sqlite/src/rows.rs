@@ -1,37 +1,145 @@
-//! Between rows and core types.
+//! Between rows and the types of the port.
 
-use crate::blobs::Blobs;
-use crate::errors::corrupt;
-use crate::reader::sql;
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row};
+use crate::blobs::{Blobs, Kept};
+use crate::errors;
+use crate::statements as sql;
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::collections::BTreeMap;
-use tenure_core::{Body, Event, EventId, Input, NodeId, Session, SessionId, TenantId, Timestamp, stored};
+use tenure_core::{Event, EventId, Input, NodeId, SessionId, TenantId, Timestamp, stored};
 use tenure_store::{Error, Kind, MAX_PAGE, SessionView, State};
 
-/// An id as a column.
-pub(crate) fn blob(bits: u128) -> Value {
-    Value::Blob(bits.to_be_bytes().to_vec())
+/// Bytes of inputs that one reply carries at most, beside its first one: the others come with the next.
+const MAX_INBOX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Queued sessions that are counted to say how many are before one.
+const MAX_QUEUE_COUNT: u32 = 10_000;
+
+/// The key of an id: its bits, big end first, which sort like the id.
+pub(crate) fn key(bits: u128) -> [u8; 16] {
+    bits.to_be_bytes()
 }
 
-/// The bits of an id column.
-pub(crate) fn bits(bytes: Vec<u8>) -> rusqlite::Result<u128> {
-    let bytes: [u8; 16] = bytes.try_into().map_err(|_| rusqlite::Error::InvalidQuery)?;
-    Ok(u128::from_be_bytes(bytes))
+/// A number as SQLite keeps it.
+pub(crate) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// State as a column.
-pub(crate) fn state_number(state: State) -> i64 {
-    match state {
-        State::Queued => 0,
-        State::Leased => 1,
-        State::Parked => 2,
-        State::Ended => 3,
+/// A column that holds an id.
+pub(crate) fn bits(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
+    row.get::<_, [u8; 16]>(column).map(u128::from_be_bytes)
+}
+
+/// A column that holds a number that is never negative.
+pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0))
+}
+
+/// A column that holds a time.
+pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp)
+}
+
+/// Runs a statement that returns nothing.
+pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, Error> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(errors::write)
+}
+
+/// The first row, if there is one.
+pub(crate) fn first<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    map: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>, Error> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(params, map).optional()).map_err(errors::read)
+}
+
+/// All rows.
+pub(crate) fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.query_map(params, map)?.collect()).map_err(errors::read)
+}
+
+/// The first column of the only row.
+pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, params: impl Params) -> Result<T, Error> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(params, |row| row.get(0))).map_err(errors::read)
+}
+
+/// A row of a log or an inbox whose body is not decoded yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    /// `seq` or position.
+    pub(crate) place: u64,
+    pub(crate) id: EventId,
+    pub(crate) at: Timestamp,
+    pub(crate) body: Kept,
+    /// The step of an event; whether an input is plain.
+    pub(crate) extra: u64,
+}
+
+impl Stored {
+    pub(crate) fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            place: count(row, 0)?,
+            id: EventId::from_bits(bits(row, 1)?),
+            at: time(row, 2)?,
+            body: Kept { inline: row.get(3)?, blob: row.get(4)? },
+            extra: count(row, 5)?,
+        })
+    }
+
+    pub(crate) fn event(&self, blobs: &Blobs) -> Result<Event, Error> {
+        self.sized_event(blobs).map(|(event, _)| event)
+    }
+
+    /// The event, and the bytes of its stored form.
+    pub(crate) fn sized_event(&self, blobs: &Blobs) -> Result<(Event, usize), Error> {
+        let text = blobs.load(&self.body)?;
+        let event = stored::decode_event(self.id, self.place, self.at, self.extra, &text)
+            .map_err(|error| errors::corrupt(format_args!("event {} (seq {})", self.id, self.place), error))?;
+        Ok((event, text.len()))
+    }
+
+    pub(crate) fn input(&self, blobs: &Blobs) -> Result<Input, Error> {
+        let text = blobs.load(&self.body)?;
+        stored::decode_input(self.id, self.at, &text).map_err(|error| errors::corrupt(format_args!("input {}", self.id), error))
     }
 }
 
-fn state(number: i64) -> State {
-    match number {
+/// What waits in an inbox beyond `consumed`; none is asked for if there is none.
+pub(crate) fn inbox(connection: &Connection, session: SessionId, consumed: u64, tail: u64) -> Result<Vec<Stored>, Error> {
+    if tail <= consumed {
+        return Ok(Vec::new());
+    }
+    let params = (key(session.bits()), number(consumed), MAX_PAGE);
+    all(connection, sql::INBOX, params, Stored::of)
+}
+
+/// Decodes inputs, as many as one reply may carry.
+pub(crate) fn inputs(rows: Vec<Stored>, blobs: &Blobs) -> Result<Vec<(u64, Input)>, Error> {
+    let mut inputs = Vec::with_capacity(rows.len());
+    let mut bytes = 0;
+    for row in rows {
+        let text = blobs.load(&row.body)?;
+        bytes += text.len();
+        if bytes > MAX_INBOX_BYTES && !inputs.is_empty() {
+            break;
+        }
+        let input = stored::decode_input(row.id, row.at, &text)
+            .map_err(|error| errors::corrupt(format_args!("input {}", row.id), error))?;
+        inputs.push((row.place, input));
+    }
+    Ok(inputs)
+}
+
+/// The state of a row.
+pub(crate) fn state(value: i64) -> State {
+    match value {
         0 => State::Queued,
         1 => State::Leased,
         2 => State::Parked,
@@ -39,130 +147,75 @@ fn state(number: i64) -> State {
     }
 }
 
-/// A row of `heads`, as far as the operations need it.
+/// A view whose texts are not decoded yet.
 #[derive(Debug)]
-pub(crate) struct Head {
-    pub(crate) session: Session,
-    pub(crate) state: State,
-    pub(crate) inbox_tail: u64,
-    pub(crate) consumed: u64,
-}
-
-/// Reads the head of a session of `tenant`.
-pub(crate) fn head(connection: &Connection, tenant: &TenantId, id: SessionId) -> Result<Head, Error> {
-    let find = "SELECT state, inbox_tail, consumed, body FROM heads WHERE id = ?1 AND tenant = ?2";
-    let mut statement = connection.prepare_cached(find).map_err(sql)?;
-    let row = statement
-        .query_row((blob(id.bits()), &tenant.0), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?))
-        })
-        .optional()
-        .map_err(sql)?;
-    let Some((number, inbox_tail, consumed, body)) = row else { return Err(no_session(id)) };
-    let session = stored::decode_session(&body).map_err(corrupt)?;
-    Ok(Head { session, state: state(number), inbox_tail, consumed })
-}
-
-/// The error for a session that does not exist for this tenant.
-pub(crate) fn no_session(id: SessionId) -> Error {
-    Error::new(Kind::NotFound, format!("there is no session {id}"))
-}
-
-/// The columns of [`view`], in order.
-pub(crate) const VIEW: &str =
-    "body, metadata, state, epoch, node, state_since, updated_at, archived_at, inbox_tail, consumed, queued_at";
-
-/// A raw row of [`VIEW`], to be decoded outside of the query.
-pub(crate) struct RawView {
+pub(crate) struct StoredView {
+    pub(crate) id: SessionId,
     body: String,
     metadata: String,
-    state: i64,
+    state: State,
     epoch: u64,
-    node: Option<Vec<u8>>,
-    state_since: i64,
-    updated_at: i64,
-    archived_at: Option<i64>,
-    inbox_tail: u64,
-    consumed: u64,
-    pub(crate) queued_at: i64,
+    node: Option<NodeId>,
+    state_since: Timestamp,
+    updated_at: Timestamp,
+    archived_at: Option<Timestamp>,
+    inbox_len: u64,
+    queued_at: Timestamp,
+    queue_position: Option<u64>,
 }
 
-pub(crate) fn raw_view(row: &Row<'_>) -> rusqlite::Result<RawView> {
-    Ok(RawView {
-        body: row.get(0)?,
-        metadata: row.get(1)?,
-        state: row.get(2)?,
-        epoch: row.get(3)?,
-        node: row.get(4)?,
-        state_since: row.get(5)?,
-        updated_at: row.get(6)?,
-        archived_at: row.get(7)?,
-        inbox_tail: row.get(8)?,
-        consumed: row.get(9)?,
-        queued_at: row.get(10)?,
-    })
-}
-
-/// Decodes a raw row.
-pub(crate) fn view(raw: RawView, queue_position: Option<u64>) -> Result<SessionView, Error> {
-    Ok(SessionView {
-        session: stored::decode_session(&raw.body).map_err(corrupt)?,
-        metadata: metadata(&raw.metadata),
-        state: state(raw.state),
-        epoch: raw.epoch,
-        node: raw.node.map(bits).transpose().map_err(sql)?.map(NodeId::from_bits),
-        state_since: Timestamp(raw.state_since),
-        updated_at: Timestamp(raw.updated_at),
-        archived_at: raw.archived_at.map(Timestamp),
-        inbox_len: raw.inbox_tail.saturating_sub(raw.consumed),
-        queue_position,
-    })
-}
-
-pub(crate) fn metadata(text: &str) -> BTreeMap<String, String> {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-/// Inputs of a session beyond a position, oldest first.
-pub(crate) fn inbox(connection: &Connection, blobs: &Blobs, session: SessionId, after: u64) -> Result<Vec<(u64, Input)>, Error> {
-    let find = "SELECT position, id, at, body, blob FROM inbox WHERE session = ?1 AND position > ?2 ORDER BY position LIMIT ?3";
-    let mut statement = connection.prepare_cached(find).map_err(sql)?;
-    let rows = statement
-        .query_map((blob(session.bits()), after, MAX_PAGE as i64), |row| {
-            Ok((row.get(0)?, bits(row.get(1)?)?, row.get(2)?, row.get(3)?, row.get(4)?))
+impl StoredView {
+    pub(crate) fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            body: row.get(0)?,
+            metadata: row.get(1)?,
+            state: state(row.get(2)?),
+            epoch: count(row, 3)?,
+            node: row.get::<_, Option<[u8; 16]>>(4)?.map(|node| NodeId::from_bits(u128::from_be_bytes(node))),
+            state_since: time(row, 5)?,
+            updated_at: time(row, 6)?,
+            archived_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+            inbox_len: count(row, 8)?,
+            queued_at: time(row, 9)?,
+            id: SessionId::from_bits(bits(row, 10)?),
+            queue_position: None,
         })
-        .map_err(sql)?;
-    rows.map(|row| {
-        let (position, id, at, body, name): (u64, u128, i64, Option<String>, Option<String>) = row.map_err(sql)?;
-        let text = blobs.load(body, name)?;
-        let input = stored::decode_input(EventId::from_bits(id), Timestamp(at), &text).map_err(corrupt)?;
-        Ok((position, input))
-    })
-    .collect()
-}
-
-/// The columns of an event, in order.
-pub(crate) const EVENT: &str = "id, seq, at, step, body, blob";
-
-/// A raw row of [`EVENT`].
-pub(crate) type RawEvent = (u128, u64, i64, u64, Option<String>, Option<String>);
-
-pub(crate) fn raw_event(row: &Row<'_>) -> rusqlite::Result<RawEvent> {
-    Ok((bits(row.get(0)?)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
-}
-
-/// Decodes a raw row.
-pub(crate) fn event(blobs: &Blobs, (id, seq, at, step, body, name): RawEvent) -> Result<Event, Error> {
-    let text = blobs.load(body, name)?;
-    stored::decode_event(EventId::from_bits(id), seq, Timestamp(at), step, &text).map_err(corrupt)
-}
-
-/// The call that an event of a client answers.
-pub(crate) fn answers(body: &Body) -> Option<EventId> {
-    match body {
-        Body::UserToolConfirmation { tool_use_id, .. }
-        | Body::UserCustomToolResult { tool_use_id, .. }
-        | Body::AgentToolResult { tool_use_id, .. } => Some(*tool_use_id),
-        _ => None,
     }
+
+    /// Counts how many are queued before it.
+    pub(crate) fn with_position(mut self, connection: &Connection, tenant: &TenantId) -> Result<Self, Error> {
+        if self.state == State::Queued {
+            let params = (&tenant.0, self.queued_at.0, key(self.id.bits()), MAX_QUEUE_COUNT);
+            let before: i64 = value(connection, sql::QUEUED_BEFORE, params)?;
+            self.queue_position = Some(before.unsigned_abs());
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn decode(self) -> Result<SessionView, Error> {
+        let session = stored::decode_session(&self.body).map_err(|error| errors::corrupt(self.id, error))?;
+        Ok(SessionView {
+            session,
+            metadata: metadata(&self.metadata)?,
+            state: self.state,
+            epoch: self.epoch,
+            node: self.node,
+            state_since: self.state_since,
+            updated_at: self.updated_at,
+            archived_at: self.archived_at,
+            inbox_len: self.inbox_len,
+            queue_position: self.queue_position,
+        })
+    }
+}
+
+/// The client's notes of a session.
+pub(crate) fn metadata(text: &str) -> Result<BTreeMap<String, String>, Error> {
+    serde_json::from_str(text).map_err(|error| Error::caused(Kind::Corrupt, format!("stored metadata cannot be read: {error}"), error))
+}
+
+/// The view of one session.
+pub(crate) fn view(connection: &Connection, tenant: &TenantId, id: SessionId) -> Result<Option<StoredView>, Error> {
+    let view = first(connection, sql::VIEW, (key(id.bits()), &tenant.0), StoredView::of)?;
+    view.map(|view| view.with_position(connection, tenant)).transpose()
 }

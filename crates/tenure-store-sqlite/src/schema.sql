@@ -2,23 +2,37 @@
 --
 -- Tables
 --   heads         one row per session: its place in the queue, its fence, and its head as JSON
---   events        the logs, insert-only; (session, seq) is unique and gap-free
---   inbox         inputs that were accepted and not consumed yet
---   agents, environments   definitions; versions of agents are never changed
+--   events        the logs, insert-only; (session, seq) is unique and free of gaps
+--   inbox         inputs that were accepted and are not consumed yet
+--   agents        definitions, one row per version, never changed except for archived_at
+--   environments  templates of sandboxes
 --   nodes         one row per start of a worker; dead is final
---   idempotency   what repeated requests get back
---   meta          schema version, the clock's high water
+--   idempotency   what a repeated request gets back
+--   removals      sessions whose head is gone and whose rows are still being removed
+--   meta          numbers: 'now' (the clock's high water), 'sessions' and 'ended' (how many there are)
 --
--- Lifecycle of heads.state: 0 queued -> 1 leased -> 0 queued | 2 parked | 3 ended; 2 -> 0 by an
--- input, a due timer or nothing else. The queue index holds queued rows only, the timer index parked
--- rows with a time, the node index leased rows; a commit inside a lease moves none of them.
+-- Keys
+--   Ids are the 16 bytes of the id, big end first, so that their order is the order of creation.
+--   tenant and shard stand in every table from the start: a distributed store puts them first in
+--   every key, and moving there must not need a rewrite (hazard Z-17). nodes belong to nobody.
+--
+-- Lifecycle of heads.state
+--   0 queued -> 1 leased -> 0 queued | 2 parked | 3 ended
+--   2 parked -> 0 queued, by an input or by its time, and by nothing else
+--   heads_queue holds queued rows only, heads_timer parked rows that have a time, heads_node leased
+--   rows, heads_phase parked and ended ones. A commit inside a lease sets no column of any of them:
+--   it changes one row of heads, and adds to events and its unique index (plus events_answers for
+--   a row that answers a call). phase and wake_at are therefore only true while state >= 2.
 --
 -- Guarantees
 --   Every write of a lease's holder begins with an UPDATE of heads that names (id, epoch, nonce,
 --   state = 1); no row means that the lease is gone and nothing is written (hazards Z-02, Z-05).
---   Every input raises heads.inbox_tail in the transaction that stores it; a commit parks only if
---   it consumed up to inbox_tail (hazard Z-01).
+--   commit_id recognises the repeat of a commit whose reply was lost (hazard Z-20).
+--   Every input raises heads.inbox_tail in the transaction that stores it; a commit parks only if it
+--   consumed up to inbox_tail (hazard Z-01). urgent is the position of the newest urgent input: it
+--   counts while it is above consumed.
 --   All transactions are BEGIN IMMEDIATE from one writer thread per process (hazard Z-22).
+--   body is NULL where the payload is a file (blobs/), durable before the row that names it.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE heads (
@@ -27,17 +41,19 @@ CREATE TABLE heads (
   tenant      TEXT NOT NULL,
   agent       BLOB NOT NULL,
   environment BLOB NOT NULL,
+  created_at  INTEGER NOT NULL,
   state       INTEGER NOT NULL,
   phase       TEXT NOT NULL,
-  epoch       INTEGER NOT NULL DEFAULT 0,
+  epoch       INTEGER NOT NULL,
   nonce       BLOB,
   node        BLOB,
+  claim_id    BLOB,
   leased_at   INTEGER,
   commit_id   BLOB,
-  claims      INTEGER NOT NULL DEFAULT 0,
-  inbox_tail  INTEGER NOT NULL DEFAULT 0,
-  consumed    INTEGER NOT NULL DEFAULT 0,
-  urgent      INTEGER NOT NULL DEFAULT 0,
+  claims      INTEGER NOT NULL,
+  inbox_tail  INTEGER NOT NULL,
+  consumed    INTEGER NOT NULL,
+  urgent      INTEGER NOT NULL,
   last_seq    INTEGER NOT NULL,
   queued_at   INTEGER NOT NULL,
   wake_at     INTEGER,
@@ -48,9 +64,11 @@ CREATE TABLE heads (
   body        TEXT NOT NULL
 ) STRICT;
 CREATE INDEX heads_tenant ON heads (tenant, id);
-CREATE INDEX heads_queue ON heads (queued_at) WHERE state = 0;
+CREATE INDEX heads_environment ON heads (environment);
+CREATE INDEX heads_queue ON heads (tenant, queued_at) WHERE state = 0;
 CREATE INDEX heads_node ON heads (node) WHERE state = 1;
 CREATE INDEX heads_timer ON heads (wake_at) WHERE state = 2 AND wake_at IS NOT NULL;
+CREATE INDEX heads_phase ON heads (tenant, phase, id) WHERE state >= 2;
 
 CREATE TABLE events (
   session BLOB NOT NULL,
@@ -67,6 +85,8 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_answers ON events (session, answers) WHERE answers IS NOT NULL;
 
+-- is_plain: neither answers nor controls anything, so that deciding about another input need not
+-- read it.
 CREATE TABLE inbox (
   session  BLOB NOT NULL,
   position INTEGER NOT NULL,
@@ -74,30 +94,52 @@ CREATE TABLE inbox (
   tenant   TEXT NOT NULL,
   id       BLOB NOT NULL,
   at       INTEGER NOT NULL,
+  is_plain INTEGER NOT NULL,
   body     TEXT,
   blob     TEXT,
   PRIMARY KEY (session, position)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE agents (
-  tenant TEXT NOT NULL, id BLOB NOT NULL, version INTEGER NOT NULL, shard INTEGER NOT NULL,
-  archived INTEGER NOT NULL, body TEXT NOT NULL,
+  tenant      TEXT NOT NULL,
+  id          BLOB NOT NULL,
+  version     INTEGER NOT NULL,
+  shard       INTEGER NOT NULL,
+  archived_at INTEGER,
+  body        TEXT NOT NULL,
   PRIMARY KEY (tenant, id, version)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE environments (
-  tenant TEXT NOT NULL, id BLOB NOT NULL, shard INTEGER NOT NULL,
-  archived INTEGER NOT NULL, body TEXT NOT NULL,
+  tenant      TEXT NOT NULL,
+  id          BLOB NOT NULL,
+  shard       INTEGER NOT NULL,
+  archived_at INTEGER,
+  body        TEXT NOT NULL,
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE nodes (
-  id BLOB PRIMARY KEY, address TEXT NOT NULL, label TEXT NOT NULL,
-  beats INTEGER NOT NULL, beat_at INTEGER NOT NULL, dead INTEGER NOT NULL
+  id      BLOB PRIMARY KEY,
+  address TEXT NOT NULL,
+  label   TEXT NOT NULL,
+  beats   INTEGER NOT NULL,
+  beat_at INTEGER NOT NULL,
+  is_dead INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE idempotency (
-  tenant TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, shard INTEGER NOT NULL,
-  digest BLOB NOT NULL, result TEXT NOT NULL, at INTEGER NOT NULL,
-  PRIMARY KEY (tenant, scope, key)
-) STRICT, WITHOUT ROWID;
+  tenant TEXT NOT NULL,
+  scope  TEXT NOT NULL,
+  key    TEXT NOT NULL,
+  shard  INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  result TEXT NOT NULL,
+  at     INTEGER NOT NULL,
+  UNIQUE (tenant, scope, key)
+) STRICT;
+CREATE INDEX idempotency_at ON idempotency (at);
+
+CREATE TABLE removals (session BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+INSERT INTO meta (key, value) VALUES ('now', 0), ('sessions', 0), ('ended', 0);

@@ -1,224 +1,365 @@
 //! The writer thread: commits what is waiting as one transaction (group commit).
 //!
-//! Each job runs inside a savepoint, so that one that fails does not hurt its neighbours
-//! (hazard Z-21). Nothing is acknowledged before COMMIT returned; if COMMIT fails, all of the group
-//! fail with it.
+//! ```text
+//! callers ─▶ queue (bounded) ─▶ BEGIN IMMEDIATE ─▶ job, job, job … ─▶ COMMIT ─▶ acknowledge all
+//!                                                  │ one fails after it wrote
+//!                                                  └─▶ ROLLBACK, once more with a savepoint per job
+//! ```
+//! A job that fails does not hurt its neighbours (hazard Z-21): most failures are found before
+//! anything is written, and then there is nothing to undo; otherwise the group runs again with a
+//! savepoint around each job. Nothing is acknowledged before COMMIT returned. After a failed write
+//! or fsync nothing is known about the file, so that all further writes are refused (hazard Z-23).
 
+use crate::blobs::Blobs;
+use crate::clock::Clock;
 use crate::errors;
+use crate::reserve::Reserve;
+use crate::statements as sql;
 use crate::wake::Wake;
 use rusqlite::Connection;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 use tenure_core::Timestamp;
 use tenure_store::{Error, Hint, Kind};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Jobs that may wait for the writer; more callers wait for room.
 const QUEUE: usize = 4_096;
 
 /// Most jobs in one transaction.
-const GROUP: usize = 1_024;
+pub(crate) const GROUP: usize = 1_024;
 
-/// How far the clock may run ahead of its stored high water, in milliseconds.
-const HIGH_WATER_STEP: i64 = 1_000;
+/// How often commits of other processes are looked for while nothing is written.
+const LOOK: Duration = Duration::from_millis(40);
 
 /// What a job works with.
 pub(crate) struct Work<'a> {
     pub(crate) connection: &'a Connection,
+    /// Payloads that are too large for a row.
+    pub(crate) blobs: &'a Blobs,
     /// The store's time in this transaction.
     pub(crate) now: Timestamp,
     /// What to tell others once it is durable.
     pub(crate) hints: Vec<Hint>,
 }
 
-/// Tells a caller how its job ended, once the transaction has.
-type Acknowledge = Box<dyn FnOnce(Result<(), (Kind, String)>) + Send>;
+/// Whether a job is wanted on a disk that is nearly full (hazard Z-53).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Begins something: refused first.
+    Adds,
+    /// Saves, ends or frees something: may use the reserve.
+    Saves,
+}
 
-/// Runs inside the transaction; returns whether it succeeded, and how to say so.
-type Job = Box<dyn FnOnce(&mut Work<'_>) -> (bool, Acknowledge) + Send>;
+/// One request for the writer. It may run more than once; only the last run counts.
+trait Job: Send {
+    fn purpose(&self) -> Purpose;
+    /// Runs inside the transaction.
+    fn run(&mut self, work: &mut Work<'_>) -> Outcome;
+    /// Tells the caller how it ended; `Err` for a transaction that failed as a whole.
+    fn finish(self: Box<Self>, transaction: Result<(), &Failure>);
+}
+
+/// How one run of a job ended.
+enum Outcome {
+    Done,
+    /// Its writes are to be undone, those of the others stay.
+    Failed,
+    /// The whole transaction fails with it.
+    Fatal(Failure),
+}
+
+/// Why a whole transaction failed.
+#[derive(Clone, Debug)]
+struct Failure {
+    kind: Kind,
+    message: String,
+    /// Nothing is known about the file any more.
+    is_final: bool,
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        Self { kind: error.kind, message: error.message.clone(), is_final: errors::is_final(error) }
+    }
+}
+
+struct Call<T, F> {
+    purpose: Purpose,
+    work: F,
+    result: Option<Result<T, Error>>,
+    sender: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T: Send, F: FnMut(&mut Work<'_>) -> Result<T, Error> + Send> Job for Call<T, F> {
+    fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    fn run(&mut self, work: &mut Work<'_>) -> Outcome {
+        let result = (self.work)(work);
+        let outcome = match &result {
+            Ok(_) => Outcome::Done,
+            Err(error) if error.kind == Kind::NoSpace || errors::is_final(error) || work.connection.is_autocommit() => {
+                Outcome::Fatal(Failure::of(error))
+            }
+            Err(_) => Outcome::Failed,
+        };
+        self.result = Some(result);
+        outcome
+    }
+
+    fn finish(self: Box<Self>, transaction: Result<(), &Failure>) {
+        let result = match (transaction, self.result) {
+            (Ok(()), Some(result)) => result,
+            (Ok(()), None) => Err(closed()),
+            (Err(failure), _) => Err(Error::new(failure.kind, failure.message.clone())),
+        };
+        // A caller that went away does not want to know.
+        let _ = self.sender.send(result);
+    }
+}
 
 enum Message {
-    Job(Job),
+    Job(Box<dyn Job>, OwnedSemaphorePermit),
     Close(oneshot::Sender<()>),
 }
 
 /// The handle of the writer thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    sender: SyncSender<Message>,
+    sender: Sender<Message>,
+    room: Arc<Semaphore>,
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection, wake: Arc<Wake>) -> Result<Self, Error> {
-        let clock = Clock::load(&connection)?;
-        let (sender, receiver) = sync_channel(QUEUE);
+    /// Starts the thread; it ends when the handle is dropped.
+    pub(crate) fn start(connection: Connection, reserve: Reserve, parts: Parts) -> Result<Self, Error> {
+        let (sender, receiver) = channel();
+        let mut thread = Thread { connection, reserve, parts, broken: None, foreign: None };
         std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(&connection, clock, &receiver, &wake))
+            .spawn(move || thread.run(&receiver))
             .map_err(|error| errors::file("start the writer thread", error))?;
-        Ok(Self { sender })
+        Ok(Self { sender, room: Arc::new(Semaphore::new(QUEUE)) })
     }
 
-    /// Runs `work` in the next transaction and waits until it is durable.
+    /// Runs `work` in the next transaction and waits until it is durable. `work` may run more than
+    /// once, and only its last run counts.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+        purpose: Purpose,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let permit = self.room.clone().acquire_owned().await.map_err(|_| closed())?;
         let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move |context| {
-            let result = work(context);
-            let is_ok = result.is_ok();
-            let acknowledge: Acknowledge = Box::new(move |commit| {
-                let result = match commit {
-                    Ok(()) => result,
-                    Err((kind, message)) => Err(Error::new(kind, message)),
-                };
-                let _ = sender.send(result);
-            });
-            (is_ok, acknowledge)
-        });
-        let mut message = Message::Job(job);
-        loop {
-            match self.sender.try_send(message) {
-                Ok(()) => break,
-                Err(std::sync::mpsc::TrySendError::Full(back)) => {
-                    message = back;
-                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-                }
-                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => return Err(closed()),
-            }
-        }
+        let job = Call { purpose, work, result: None, sender };
+        self.sender.send(Message::Job(Box::new(job), permit)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
+    }
+
+    /// Runs `work` in a transaction of its own time; nobody waits for it.
+    pub(crate) fn write_later(&self, work: impl FnMut(&mut Work<'_>) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
+        let permit = self.room.clone().try_acquire_owned().map_err(|_| closed())?;
+        let (sender, _) = oneshot::channel();
+        let job = Call { purpose: Purpose::Saves, work, result: None, sender };
+        self.sender.send(Message::Job(Box::new(job), permit)).map_err(|_| closed())
     }
 
     /// Ends the thread after everything that waits is durable.
     pub(crate) async fn close(&self) {
         let (sender, receiver) = oneshot::channel();
-        if self.sender.try_send(Message::Close(sender)).is_ok() {
+        if self.sender.send(Message::Close(sender)).is_ok() {
             let _ = receiver.await;
         }
     }
 }
 
 fn closed() -> Error {
-    Error::new(Kind::Broken, "the writer of the store has ended; restart the process")
+    Error::new(Kind::Broken, "the store is closed; restart the process")
 }
 
-fn run(connection: &Connection, mut clock: Clock, receiver: &Receiver<Message>, wake: &Wake) {
-    while let Ok(first) = receiver.recv() {
-        let (mut jobs, mut close) = (Vec::new(), None);
-        let mut next = Some(first);
-        while let Some(message) = next {
-            match message {
-                Message::Job(job) => jobs.push(job),
-                Message::Close(done) => close = Some(done),
+/// What the writer shares with the rest of the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) blobs: Blobs,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) wake: Arc<Wake>,
+}
+
+/// What the writer thread owns.
+struct Thread {
+    connection: Connection,
+    reserve: Reserve,
+    parts: Parts,
+    /// Why nothing is written any more.
+    broken: Option<Failure>,
+    /// SQLite's number of the newest commit of another connection.
+    foreign: Option<i64>,
+}
+
+impl Thread {
+    fn run(&mut self, receiver: &Receiver<Message>) {
+        self.foreign = self.data_version();
+        let mut jobs = Vec::new();
+        loop {
+            let mut next = match receiver.recv_timeout(LOOK) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.look();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut close = None;
+            while let Some(message) = next {
+                match message {
+                    Message::Job(job, place) => {
+                        // The place in the queue is free again.
+                        drop(place);
+                        jobs.push(job);
+                    }
+                    Message::Close(done) => close = Some(done),
+                }
+                next = if jobs.len() < GROUP && close.is_none() { receiver.try_recv().ok() } else { None };
             }
-            next = if jobs.len() < GROUP && close.is_none() { receiver.try_recv().ok() } else { None };
-        }
-        let is_broken = !jobs.is_empty() && !group(connection, &mut clock, jobs, wake);
-        if let Some(done) = close {
-            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-            let _ = done.send(());
-            return;
-        }
-        if is_broken {
-            // After a failed write or fsync nothing is known about the file (hazard Z-23).
-            tracing::error!("the store cannot be written any more; its writer ends");
-            return;
+            if !jobs.is_empty() {
+                self.group(&mut jobs);
+                self.look();
+            }
+            if let Some(done) = close {
+                let _ = done.send(());
+                return;
+            }
         }
     }
-}
 
-/// Commits one group. Returns false if the store must not be written any more.
-fn group(connection: &Connection, clock: &mut Clock, jobs: Vec<Job>, wake: &Wake) -> bool {
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
-        let error = errors::sqlite("begin a transaction", error);
-        let kind = error.kind;
+    /// Commits one group and tells everybody; leaves `jobs` empty.
+    fn group(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+        if let Some(broken) = &self.broken {
+            jobs.drain(..).for_each(|job| job.finish(Err(broken)));
+            return;
+        }
+        if self.reserve.is_low(&self.connection) {
+            refuse_additions(jobs);
+        }
+        let result = match self.attempt(jobs, Undo::WholeGroup) {
+            Err(failure) if failure.kind == Kind::NoSpace && self.reserve.release(&self.connection) => {
+                tracing::error!("the disk of the store is full; its reserve is used to save running work");
+                refuse_additions(jobs);
+                self.attempt(jobs, Undo::WholeGroup)
+            }
+            result => result,
+        };
+        match result {
+            Ok(hints) => {
+                jobs.drain(..).for_each(|job| job.finish(Ok(())));
+                self.parts.wake.send(&hints);
+            }
+            Err(failure) => {
+                jobs.drain(..).for_each(|job| job.finish(Err(&failure)));
+                if failure.is_final {
+                    tracing::error!(error = failure.message, "the store cannot be written; all further writes are refused");
+                    self.broken = Some(failure);
+                }
+            }
+        }
+    }
+
+    /// One transaction around all jobs.
+    fn attempt(&self, jobs: &mut [Box<dyn Job>], undo: Undo) -> Result<Vec<Hint>, Failure> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fail = |doing| move |error| Failure::of(&errors::sqlite(doing, error));
+        execute(&self.connection, sql::BEGIN).map_err(fail("begin a transaction"))?;
+        let result = self.transaction(jobs, undo).and_then(|ran| match ran {
+            Ran::All(hints) => match execute(&self.connection, sql::COMMIT) {
+                Ok(_) => Ok(Some(hints)),
+                Err(error) => Err(fail("commit a transaction")(error)),
+            },
+            Ran::MustUndoOne => Ok(None),
+        });
+        if !self.connection.is_autocommit() {
+            execute(&self.connection, sql::ROLLBACK).map_err(fail("roll a transaction back"))?;
+        }
+        match result? {
+            Some(hints) => Ok(hints),
+            None => self.attempt(jobs, Undo::Each),
+        }
+    }
+
+    fn transaction(&self, jobs: &mut [Box<dyn Job>], undo: Undo) -> Result<Ran, Failure> {
+        let fail = |error| Failure::of(&errors::write(error));
+        let connection = &self.connection;
+        let now = self.parts.clock.now_in(connection).map_err(fail)?;
+        let mut work = Work { connection, blobs: &self.parts.blobs, now, hints: Vec::new() };
         for job in jobs {
-            refuse(connection, job, kind, &error.message);
+            let hints = work.hints.len();
+            let changes = connection.total_changes();
+            if undo == Undo::Each {
+                execute(connection, sql::SAVEPOINT).map_err(fail)?;
+            }
+            match job.run(&mut work) {
+                Outcome::Done => {}
+                Outcome::Fatal(failure) => return Err(failure),
+                Outcome::Failed if undo == Undo::Each => {
+                    work.hints.truncate(hints);
+                    execute(connection, sql::ROLLBACK_TO).map_err(fail)?;
+                }
+                Outcome::Failed if connection.total_changes() == changes => work.hints.truncate(hints),
+                Outcome::Failed => return Ok(Ran::MustUndoOne),
+            }
+            if undo == Undo::Each {
+                execute(connection, sql::RELEASE_SAVEPOINT).map_err(fail)?;
+            }
         }
-        return kind != Kind::Broken;
+        Ok(Ran::All(work.hints))
     }
-    let now = clock.now(connection);
-    let mut work = Work { connection, now, hints: Vec::new() };
-    let mut acknowledges = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let hints = work.hints.len();
-        let _ = execute(connection, "SAVEPOINT job");
-        let (is_ok, acknowledge) = job(&mut work);
-        if !is_ok {
-            let _ = execute(connection, "ROLLBACK TO job");
-            work.hints.truncate(hints);
+
+    /// Looks for commits of other processes.
+    fn look(&mut self) {
+        let newest = self.data_version();
+        if newest != self.foreign {
+            self.foreign = newest;
+            self.parts.wake.send_here(Hint::Anything);
         }
-        let _ = execute(connection, "RELEASE job");
-        acknowledges.push(acknowledge);
     }
-    let hints = work.hints;
-    match connection.execute_batch("COMMIT") {
-        Ok(()) => {
-            acknowledges.into_iter().for_each(|acknowledge| acknowledge(Ok(())));
-            wake.send(hints);
-            true
-        }
-        Err(error) => {
-            let _ = connection.execute_batch("ROLLBACK");
-            let error = errors::sqlite("commit a transaction", error);
-            acknowledges.into_iter().for_each(|acknowledge| acknowledge(Err((error.kind, error.message.clone()))));
-            error.kind != Kind::Broken
-        }
+
+    fn data_version(&self) -> Option<i64> {
+        self.connection.prepare_cached(sql::DATA_VERSION).ok()?.query_row([], |row| row.get(0)).ok()
     }
 }
 
-/// Fails a job without running it against a transaction: its writes are rolled back at once.
-fn refuse(connection: &Connection, job: Job, kind: Kind, message: &str) {
-    let mut work = Work { connection, now: Timestamp(0), hints: Vec::new() };
-    // The job never sees an open transaction; SAVEPOINT alone opens one that is thrown away.
-    let _ = connection.execute_batch("SAVEPOINT refused");
-    let (_, acknowledge) = job(&mut work);
-    let _ = connection.execute_batch("ROLLBACK TO refused; RELEASE refused");
-    acknowledge(Err((kind, message.to_owned())));
+/// How the writes of a job that fails are undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Undo {
+    /// With the whole group, which then runs again with [`Undo::Each`].
+    WholeGroup,
+    /// With a savepoint around each job.
+    Each,
+}
+
+/// What became of the jobs of a transaction that is still open.
+enum Ran {
+    All(Vec<Hint>),
+    MustUndoOne,
+}
+
+fn refuse_additions(jobs: &mut Vec<Box<dyn Job>>) {
+    let failure = Failure {
+        kind: Kind::NoSpace,
+        message: "the disk of the store is full; running work is saved, nothing new is taken until there is space".to_owned(),
+        is_final: false,
+    };
+    let (adds, saves) = std::mem::take(jobs).into_iter().partition(|job| job.purpose() == Purpose::Adds);
+    *jobs = saves;
+    let adds: Vec<Box<dyn Job>> = adds;
+    adds.into_iter().for_each(|job| job.finish(Err(&failure)));
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<usize> {
     connection.prepare_cached(sql)?.execute([])
-}
-
-/// The store's clock: wall time, never below what was stored (hazard Z-24).
-struct Clock {
-    newest: i64,
-    stored: i64,
-}
-
-impl Clock {
-    fn load(connection: &Connection) -> Result<Self, Error> {
-        let stored = high_water(connection).map_err(|error| errors::sqlite("read the clock", error))?;
-        Ok(Self { newest: stored, stored })
-    }
-
-    fn now(&mut self, connection: &Connection) -> Timestamp {
-        // Another process may have stored a later time.
-        if let Ok(stored) = high_water(connection) {
-            self.stored = self.stored.max(stored);
-        }
-        self.newest = wall().max(self.newest).max(self.stored);
-        if self.newest >= self.stored + HIGH_WATER_STEP {
-            let set = "INSERT INTO meta (key, value) VALUES ('now', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1";
-            if connection.prepare_cached(set).and_then(|mut statement| statement.execute([self.newest])).is_ok() {
-                self.stored = self.newest;
-            }
-        }
-        Timestamp(self.newest)
-    }
-}
-
-fn high_water(connection: &Connection) -> rusqlite::Result<i64> {
-    let mut statement = connection.prepare_cached("SELECT coalesce(max(value), 0) FROM meta WHERE key = 'now'")?;
-    statement.query_row([], |row| row.get(0))
-}
-
-/// Wall time in milliseconds.
-pub(crate) fn wall() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,0 +1,172 @@
+//! Every SQL statement of the store, in one place; a test prepares each against a real database.
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
+        $($(#[$doc])* pub(crate) const $name: &str = $text;)*
+
+        /// All of them, with their names.
+        #[cfg(test)]
+        pub(crate) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+/// Columns of a session's view, in the order that `rows::view` reads.
+macro_rules! view {
+    ($rest:literal) => {
+        concat!(
+            "SELECT body, metadata, state, epoch, node, state_since, updated_at, archived_at, inbox_tail - consumed, ",
+            "queued_at, id FROM heads ",
+            $rest
+        )
+    };
+}
+
+/// Columns of an input, in the order that `rows::Stored` reads.
+macro_rules! inputs {
+    ($rest:literal) => {
+        concat!("SELECT position, id, at, body, blob, 0 FROM inbox ", $rest)
+    };
+}
+
+/// Columns of an event, in the order that `rows::Stored` reads.
+macro_rules! events {
+    ($rest:literal) => {
+        concat!("SELECT seq, id, at, body, blob, step FROM events ", $rest)
+    };
+}
+
+/// What a session that becomes runnable loses and gets; `?1` is the time.
+macro_rules! queue {
+    ($rest:literal) => {
+        concat!("UPDATE heads SET state = 0, queued_at = ?1, state_since = ?1", $rest)
+    };
+}
+
+statements! {
+    BEGIN = "BEGIN IMMEDIATE";
+    COMMIT = "COMMIT";
+    ROLLBACK = "ROLLBACK";
+    SAVEPOINT = "SAVEPOINT job";
+    ROLLBACK_TO = "ROLLBACK TO job";
+    RELEASE_SAVEPOINT = "RELEASE job";
+    DATA_VERSION = "PRAGMA data_version";
+
+    GET_META = "SELECT value FROM meta WHERE key = ?1";
+    SET_META = "UPDATE meta SET value = ?2 WHERE key = ?1";
+    ADD_META = "UPDATE meta SET value = value + ?2 WHERE key = ?1";
+
+    NEW_HEAD = "INSERT INTO heads (id, shard, tenant, agent, environment, created_at, state, phase, epoch, claims, \
+                inbox_tail, consumed, urgent, last_seq, queued_at, wake_at, state_since, updated_at, metadata, body) \
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 2, ?7, 0, 0, 0, 0, 0, ?8, ?9, ?10, ?9, ?9, ?11, ?12)";
+    HAS_HEAD = "SELECT 1 FROM heads WHERE id = ?1";
+    HEAD_FOR_INPUT = "SELECT body, state, inbox_tail, consumed FROM heads WHERE id = ?1 AND tenant = ?2";
+    TAKE_INPUTS = "UPDATE heads SET inbox_tail = ?2, urgent = max(urgent, ?3) WHERE id = ?1";
+    QUEUE_PARKED = queue!(" WHERE id = ?2 AND state = 2");
+    ARCHIVE_HEAD = "UPDATE heads SET archived_at = coalesce(archived_at, ?2), updated_at = ?2 WHERE id = ?1";
+
+    NEW_INPUT = "INSERT INTO inbox (session, position, shard, tenant, id, at, is_plain, body, blob) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    INBOX = inputs!("WHERE session = ?1 AND position > ?2 ORDER BY position LIMIT ?3");
+    INBOX_FOR_DECISION = "SELECT position, id, at, CASE WHEN is_plain THEN NULL ELSE body END, \
+                          CASE WHEN is_plain THEN NULL ELSE blob END, is_plain \
+                          FROM inbox WHERE session = ?1 ORDER BY position";
+    INPUT_BY_ID = inputs!("WHERE session = ?1 AND id = ?2");
+    CONSUME = "DELETE FROM inbox WHERE session = ?1 AND position <= ?2";
+    CLEAR_INBOX = "DELETE FROM inbox WHERE session = ?1";
+
+    /// The fence: everything else of a commit hangs on the row that this returns.
+    CHECKPOINT = "UPDATE heads SET last_seq = ?4, consumed = max(consumed, ?5), commit_id = ?6, \
+                  claims = iif(?7, 0, claims), updated_at = ?8, body = ?9 \
+                  WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1 AND last_seq = ?10 AND inbox_tail >= ?5 \
+                  RETURNING inbox_tail, consumed";
+    FENCE_STATE = "SELECT state, epoch, nonce, commit_id, last_seq, inbox_tail, consumed FROM heads WHERE id = ?1";
+    PARK = "UPDATE heads SET state = 2, nonce = NULL, node = NULL, phase = ?2, wake_at = ?3, state_since = ?4 WHERE id = ?1";
+    YIELD = queue!(", nonce = NULL, node = NULL WHERE id = ?2");
+    END = "UPDATE heads SET state = 3, nonce = NULL, node = NULL, phase = ?2, wake_at = NULL, state_since = ?3, consumed = inbox_tail, \
+           archived_at = coalesce(archived_at, ?4) WHERE id = ?1";
+    NEW_EVENT = "INSERT INTO events (session, seq, shard, tenant, id, at, step, answers, body, blob) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+    NEXT_TENANT = "SELECT tenant FROM heads WHERE state = 0 AND tenant > ?1 ORDER BY tenant LIMIT 1";
+    FIRST_TENANT = "SELECT tenant FROM heads WHERE state = 0 ORDER BY tenant LIMIT 1";
+    QUEUE_OF_TENANT = "SELECT id, queued_at FROM heads WHERE state = 0 AND tenant = ?1 ORDER BY queued_at, rowid LIMIT ?2";
+    LEASE = "UPDATE heads SET state = 1, epoch = epoch + 1, nonce = ?2, node = ?3, claim_id = ?4, leased_at = ?5, \
+             claims = claims + 1, state_since = ?5 WHERE id = ?1 AND state = 0 \
+             RETURNING id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body";
+    LEASES_OF_CLAIM = "SELECT id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body \
+                       FROM heads WHERE state = 1 AND node = ?1 AND claim_id = ?2 ORDER BY queued_at, rowid";
+    SET_ASIDE = "UPDATE heads SET state = 2, epoch = epoch + 1, nonce = NULL, node = NULL, wake_at = NULL, state_since = ?4 \
+                 WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1";
+    RELEASE = queue!(", epoch = epoch + 1, nonce = NULL, node = NULL, claims = max(claims - 1, 0) \
+                      WHERE id = ?2 AND epoch = ?3 AND nonce = ?4 AND state = 1");
+    TAKE_BACK = queue!(", epoch = epoch + 1, nonce = NULL, node = NULL WHERE id = ?2 AND state = 1");
+    TAKE_BACK_UNCOUNTED = queue!(", epoch = epoch + 1, nonce = NULL, node = NULL, claims = max(claims - 1, 0) \
+                                  WHERE id = ?2 AND state = 1");
+
+    NEW_NODE = "INSERT INTO nodes (id, address, label, beats, beat_at, is_dead) VALUES (?1, ?2, ?3, 0, ?4, 0)";
+    FORGET_NODES = "DELETE FROM nodes WHERE is_dead = 1 AND beat_at < ?1";
+    IS_NODE_DEAD = "SELECT is_dead FROM nodes WHERE id = ?1";
+    BEAT = "UPDATE nodes SET beats = beats + 1, beat_at = ?2 WHERE id = ?1 AND is_dead = 0";
+    BURY = "UPDATE nodes SET is_dead = 1 WHERE id = ?1 AND beats = ?2 AND is_dead = 0";
+    RETIRE = "UPDATE nodes SET is_dead = 1 WHERE id = ?1";
+    OWNED = "SELECT id, epoch, leased_at, urgent > consumed FROM heads WHERE state = 1 AND node = ?1";
+    OWNERS = "SELECT DISTINCT node FROM heads WHERE state = 1";
+    CONTROLS = "SELECT id FROM heads WHERE state = 1 AND node = ?1 AND urgent > consumed";
+    NODES = "SELECT id, address, label, beats, beat_at, is_dead, \
+             (SELECT count(*) FROM heads WHERE state = 1 AND node = nodes.id) FROM nodes ORDER BY id";
+
+    DUE = "SELECT id FROM heads WHERE state = 2 AND wake_at IS NOT NULL AND wake_at <= ?1 ORDER BY wake_at LIMIT ?2";
+    NEXT_DUE = "SELECT min(wake_at) FROM heads WHERE state = 2 AND wake_at IS NOT NULL";
+
+    VIEW = view!("WHERE id = ?1 AND tenant = ?2");
+    QUEUED_BEFORE = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND tenant = ?1 AND queued_at <= ?2 \
+                     AND (queued_at, rowid) < (?2, (SELECT rowid FROM heads WHERE id = ?3)) LIMIT ?4)";
+    VIEWS_ASCENDING = view!("WHERE tenant = ?1 AND id > ?2 AND (?3 IS NULL OR agent = ?3) AND (?4 OR archived_at IS NULL) \
+                             AND created_at >= ?5 AND created_at < ?6 AND (?7 OR instr(?8, iif(state >= 2, phase, iif(state, 'working', 'queued')) || ' ')) \
+                             ORDER BY id LIMIT ?9");
+    VIEWS_DESCENDING = view!("WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR agent = ?3) AND (?4 OR archived_at IS NULL) \
+                              AND created_at >= ?5 AND created_at < ?6 AND (?7 OR instr(?8, iif(state >= 2, phase, iif(state, 'working', 'queued')) || ' ')) \
+                              ORDER BY id DESC LIMIT ?9");
+    /// One phase of parked or ended sessions is a range of its own index.
+    VIEWS_OF_PHASE_ASCENDING = view!("WHERE state >= 2 AND tenant = ?1 AND phase = ?7 AND id > ?2 AND (?3 IS NULL OR agent = ?3) \
+                                      AND (?4 OR archived_at IS NULL) AND created_at >= ?5 AND created_at < ?6 ORDER BY id LIMIT ?8");
+    VIEWS_OF_PHASE_DESCENDING = view!("WHERE state >= 2 AND tenant = ?1 AND phase = ?7 AND id < ?2 AND (?3 IS NULL OR agent = ?3) \
+                                       AND (?4 OR archived_at IS NULL) AND created_at >= ?5 AND created_at < ?6 ORDER BY id DESC LIMIT ?8");
+    IDS_NEWEST_FIRST = "SELECT id FROM heads WHERE tenant = ?1 ORDER BY id DESC";
+    COUNT_QUEUED = "SELECT count(*) FROM heads WHERE state = 0";
+    COUNT_LEASED = "SELECT count(*) FROM heads WHERE state = 1";
+    EVENTS_ASCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4");
+    EVENTS_DESCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4");
+    EVENT_THAT_ANSWERS = events!("WHERE session = ?1 AND answers = ?2 ORDER BY seq LIMIT 1");
+    EVENT_AT = events!("WHERE session = ?1 AND seq = ?2");
+    METADATA = "SELECT metadata FROM heads WHERE id = ?1 AND tenant = ?2";
+    SET_METADATA = "UPDATE heads SET metadata = ?2, updated_at = ?3 WHERE id = ?1";
+
+    STATE = "SELECT state FROM heads WHERE id = ?1 AND tenant = ?2";
+    REMOVE_HEAD = "DELETE FROM heads WHERE id = ?1";
+    NEW_REMOVAL = "INSERT OR IGNORE INTO removals (session) VALUES (?1)";
+    REMOVE_EVENTS = "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE session = ?1 LIMIT ?2)";
+    END_REMOVAL = "DELETE FROM removals WHERE session = ?1";
+    REMOVALS = "SELECT session FROM removals";
+
+    GET_KEY = "SELECT digest, result FROM idempotency WHERE tenant = ?1 AND scope = ?2 AND key = ?3";
+    NEW_KEY = "INSERT INTO idempotency (tenant, scope, key, shard, digest, result, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    FORGET_KEYS = "DELETE FROM idempotency WHERE rowid IN (SELECT rowid FROM idempotency WHERE at < ?1 ORDER BY at LIMIT ?2)";
+
+    NEWEST_VERSION = "SELECT version, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1";
+    NEW_AGENT = "INSERT INTO agents (tenant, id, version, shard, archived_at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    AGENT = "SELECT body, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 AND version = ?3";
+    NEWEST_AGENT = "SELECT body, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1";
+    AGENTS = "SELECT body, archived_at FROM agents AS this WHERE tenant = ?1 AND (?2 OR archived_at IS NULL) \
+              AND version = (SELECT max(version) FROM agents WHERE tenant = ?1 AND id = this.id) \
+              ORDER BY id DESC LIMIT ?3 OFFSET ?4";
+    AGENT_VERSIONS = "SELECT body, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 ORDER BY version DESC LIMIT ?3 OFFSET ?4";
+    ARCHIVE_AGENT = "UPDATE agents SET archived_at = coalesce(archived_at, ?3) WHERE tenant = ?1 AND id = ?2";
+    PUT_ENVIRONMENT = "INSERT INTO environments (tenant, id, shard, archived_at, body) VALUES (?1, ?2, ?3, ?4, ?5) \
+                       ON CONFLICT (tenant, id) DO UPDATE SET archived_at = ?4, body = ?5";
+    ENVIRONMENT = "SELECT body, archived_at FROM environments WHERE tenant = ?1 AND id = ?2";
+    ENVIRONMENTS = "SELECT body, archived_at FROM environments WHERE tenant = ?1 AND (?2 OR archived_at IS NULL) \
+                    ORDER BY id DESC LIMIT ?3 OFFSET ?4";
+    IS_ENVIRONMENT_USED = "SELECT 1 FROM heads WHERE environment = ?1 AND tenant = ?2 AND state < 3 LIMIT 1";
+    REMOVE_ENVIRONMENT = "DELETE FROM environments WHERE tenant = ?1 AND id = ?2";
+}
