@@ -9,18 +9,18 @@ use tenure_core::{Millis, Timestamp};
 
 /// An estimate of the store's time that never goes back.
 #[derive(Debug)]
-pub struct StoreClock {
+pub(crate) struct StoreClock {
     newest: Mutex<(Timestamp, Instant)>,
 }
 
 impl StoreClock {
     /// Starts from a reply of the store.
-    pub fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp) -> Self {
         Self { newest: Mutex::new((now, Instant::now())) }
     }
 
     /// Takes a newer reply into account.
-    pub fn observe(&self, now: Timestamp) {
+    pub(crate) fn observe(&self, now: Timestamp) {
         let mut newest = self.newest.lock().expect("nobody panics while holding it");
         if now > estimate(*newest) {
             *newest = (now, Instant::now());
@@ -28,12 +28,12 @@ impl StoreClock {
     }
 
     /// The store's time, as far as it is known here.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         estimate(*self.newest.lock().expect("nobody panics while holding it"))
     }
 
     /// How long until `at`; zero if it is over.
-    pub fn until(&self, at: Timestamp) -> Duration {
+    pub(crate) fn until(&self, at: Timestamp) -> Duration {
         Duration::from_millis(at.since(self.now()))
     }
 }

@@ -19,7 +19,7 @@ const MAX_OPEN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The open attempts of this node.
 #[derive(Debug)]
-pub struct Previews {
+pub(crate) struct Previews {
     open: Mutex<BTreeMap<SessionId, Attempt>>,
     frames: broadcast::Sender<Arc<PreviewFrame>>,
 }
@@ -45,7 +45,7 @@ impl Default for Previews {
 
 impl Previews {
     /// What is open now, as frames, and what comes after it.
-    pub fn subscribe(&self) -> (Vec<PreviewFrame>, broadcast::Receiver<Arc<PreviewFrame>>) {
+    pub(crate) fn subscribe(&self) -> (Vec<PreviewFrame>, broadcast::Receiver<Arc<PreviewFrame>>) {
         let open = self.lock();
         let frames = open.iter().flat_map(|(session, attempt)| attempt.replay(*session)).collect();
         (frames, self.frames.subscribe())

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure_core::{DriverName, Environment, Network, SessionId};
-use tenure_sandbox::{Driver, Error, Incarnation, Limits, Spec, State};
+use tenure_sandbox::{Driver, Error, ErrorKind, Incarnation, Limits, Spec};
+use tokio_util::sync::CancellationToken;
 
 /// How often idle sandboxes are looked for.
 const REAP: Duration = Duration::from_secs(2);
@@ -48,6 +49,8 @@ pub(crate) struct News {
 
 struct Live {
     incarnation: Arc<dyn Incarnation>,
+    /// It has ended, by itself or because another holder ended it.
+    lost: CancellationToken,
     used_at: Instant,
     is_busy: usize,
 }
@@ -82,7 +85,9 @@ impl Sandboxes {
             return Ok(Given { incarnation, news: None });
         }
         let name = driver_name(environment.driver);
-        let driver = self.drivers.get(name).ok_or_else(|| Error::unavailable(name, "this worker was started without it"))?;
+        let driver = self.drivers.get(name).ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable, format!("this worker offers no sandbox driver {name}; tenure doctor says why"))
+        })?;
         let (workspace, state_dir) = (self.folders.workspace(session), self.folders.state(session));
         let replaces = state_dir.join("used").exists();
         let spec = Spec {
@@ -101,9 +106,9 @@ impl Sandboxes {
         let incarnation = driver.start(spec).await?;
         // Remembers that commands may have run here, so that a successor says what is gone.
         let _ = std::fs::write(state_dir.join("used"), b"");
-        let missing = incarnation.guarantees().items.iter().filter(|item| item.state != State::Enforced);
-        let missing = missing.map(|item| format!("{}: {}", item.item, item.why)).collect();
-        let live = Live { incarnation: incarnation.clone(), used_at: Instant::now(), is_busy: 0 };
+        let missing = incarnation.guarantees().weak().map(|line| format!("{}: {}", line.item.name(), line.why)).collect();
+        let lost = watch(incarnation.clone());
+        let live = Live { incarnation: incarnation.clone(), lost, used_at: Instant::now(), is_busy: 0 };
         self.lock().insert(session, live);
         Ok(Given { incarnation, news: Some(News { driver: name.to_owned(), missing, replaces }) })
     }
@@ -111,7 +116,7 @@ impl Sandboxes {
     fn reuse(&self, session: SessionId) -> Option<Arc<dyn Incarnation>> {
         let mut live = self.lock();
         let entry = live.get_mut(&session)?;
-        if entry.incarnation.is_lost() {
+        if entry.lost.is_cancelled() {
             live.remove(&session);
             return None;
         }
@@ -186,6 +191,17 @@ pub(crate) async fn reap(services: Arc<Services>) {
             }
         }
     }
+}
+
+/// A token that is cancelled when the incarnation has ended.
+fn watch(incarnation: Arc<dyn Incarnation>) -> CancellationToken {
+    let lost = CancellationToken::new();
+    let ended = lost.clone();
+    tokio::spawn(async move {
+        incarnation.lost().await;
+        ended.cancel();
+    });
+    lost
 }
 
 fn driver_name(name: DriverName) -> &'static str {

@@ -23,7 +23,6 @@ use tenure_store::{Lease, Store};
 use tokio_util::sync::CancellationToken;
 
 /// What the parts of a worker share; one per start.
-#[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) node: NodeId,
     pub(crate) options: Options,
@@ -47,6 +46,12 @@ pub(crate) struct Services {
     pub(crate) fenced: CancellationToken,
     /// The node has ended; its duties end too.
     pub(crate) retired: CancellationToken,
+}
+
+impl std::fmt::Debug for Services {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Services").field("node", &self.node).finish_non_exhaustive()
+    }
 }
 
 impl Services {

@@ -7,7 +7,6 @@ use crate::held::Held;
 use crate::locks::Locks;
 use crate::masker::EventMasker;
 use crate::options::Options;
-use crate::previews::Previews;
 use crate::sandboxes::Sandboxes;
 use crate::services::Services;
 use crate::timers::Timers;

@@ -5,7 +5,7 @@ use crate::sandboxes::{News, Sandboxes};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
 use tenure_core::{Block, Body, Call, Done, Draft, EnvironmentId, Json, Outcome, Session, SessionId, TenantId};
-use tenure_sandbox::{Error, Incarnation};
+use tenure_sandbox::{Error, ErrorKind, Incarnation};
 use tenure_store::Store;
 use tenure_tools::SandboxProvider;
 use tokio_util::sync::CancellationToken;
@@ -49,11 +49,14 @@ impl Runner {
         let environment = self.store.environment(&self.tenant, self.environment).await;
         let environment = match environment {
             Ok(Some(environment)) => environment,
-            Ok(None) => return Err(Error::unavailable("environment", "it does not exist any more")),
-            Err(error) => return Err(Error::unavailable("environment", &error.to_string())),
+            Ok(None) => {
+                let message = format!("environment {} does not exist any more", self.environment);
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            Err(error) => return Err(Error::new(ErrorKind::Unavailable, error)),
         };
         if self.held.lost.is_cancelled() {
-            return Err(Error::unavailable("lease", "it is gone"));
+            return Err(Error::new(ErrorKind::Fenced, "the lease is gone"));
         }
         self.sandboxes.get(self.session, &environment, self.held.lease.epoch).await
     }
