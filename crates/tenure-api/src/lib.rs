@@ -1,4 +1,20 @@
 //! Wire types of the HTTP API, the OpenAPI document and the Rust client.
+//!
+//! Replies are structs of their own, converted by hand from core types, so that neither can change
+//! the other by accident. Requests are read field by field (`fields`): a mistake is named with its
+//! place, and fields that this release does not know are ignored.
 
+pub mod agent;
 pub mod callback;
+pub mod environment;
+pub mod error;
+pub mod event;
+pub mod explain;
+pub mod fields;
+pub mod files;
+pub mod limits;
 pub mod node;
+pub mod page;
+pub mod session;
+pub mod time;
+pub mod timeline;

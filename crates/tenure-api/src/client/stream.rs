@@ -153,7 +153,7 @@ impl EventStream {
     /// Whether another try can't help: the server answered, and it was not "later".
     fn is_final(&self, error: &Error) -> bool {
         match error {
-            Error::Refused(refusal) => refusal.status < 500 && refusal.status != 429,
+            Error::Refused(refusal) => (refusal.status < 500 && refusal.status != 429) || self.failures >= MOST_FAILURES,
             Error::Unreachable { .. } => self.failures >= MOST_FAILURES,
             Error::Address { .. } | Error::Unreadable { .. } | Error::Unsendable { .. } => true,
         }

@@ -1,0 +1,225 @@
+//! Agents as clients send them.
+
+use super::tool;
+use crate::error::Code;
+use crate::fields::{Fields, Problem, change_metadata, text};
+use crate::limits::LimitsChange;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use tenure_core::{Agent, AgentId, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome};
+
+/// Longest name, in characters.
+const MAX_NAME: usize = 256;
+
+/// Longest description, in characters.
+const MAX_DESCRIPTION: usize = 4_096;
+
+/// Longest instructions, in characters.
+const MAX_SYSTEM: usize = 400_000;
+
+/// Most fallback models.
+const MAX_FALLBACKS: usize = 8;
+
+/// Longest name of a model.
+const MAX_MODEL: usize = 256;
+
+/// What a request says about an agent; all fields may be left out.
+#[derive(Clone, Debug, Default)]
+pub struct AgentChange {
+    /// The version that is changed; refused if there is a newer one.
+    pub version: Option<u64>,
+    /// The model as it was written.
+    pub model: Option<String>,
+    name: Option<String>,
+    description: Option<Option<String>>,
+    system: Option<Option<String>>,
+    tools: Option<Vec<Tool>>,
+    fallback_models: Option<Vec<String>>,
+    limits: LimitsChange,
+    policies: Option<PoliciesChange>,
+    metadata: BTreeMap<String, Option<String>>,
+}
+
+impl AgentChange {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The first field that is wrong or not served.
+    pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
+        fields.refuse("skills", "skills are not served yet")?;
+        fields.refuse("mcp_servers", "MCP servers are not served yet")?;
+        fields.refuse("multiagent", "agents of several parts are not served yet")?;
+        fields.refuse("execution_identity", "there are no cloud identities here")?;
+        let described = |name: &str, max| -> Result<Option<Option<String>>, Problem> {
+            fields.change(name).map(|_| fields.text(name, max)).transpose()
+        };
+        if let Some(run_loop) = fields.text("loop", 32)?
+            && run_loop != "built_in"
+        {
+            return Err(Problem::new(Code::UnsupportedFeature, format!("{}: only built_in is served yet", fields.path("loop"))));
+        }
+        let name = match fields.get("name") {
+            Some(_) => Some(fields.required_text("name", MAX_NAME)?),
+            None => None,
+        };
+        let limits = match fields.inner("limits")? {
+            Some(limits) => LimitsChange::read_fields(&limits)?,
+            None => LimitsChange::default(),
+        };
+        Ok(Self {
+            version: fields.number("version")?,
+            model: fields.get("model").map(|value| read_model(value, &fields.path("model"))).transpose()?,
+            name,
+            description: described("description", MAX_DESCRIPTION)?,
+            system: described("system", MAX_SYSTEM)?,
+            tools: fields.change("tools").map(|_| tool::read_all(fields)).transpose()?,
+            fallback_models: fields.change("fallback_models").map(|_| read_models(fields)).transpose()?,
+            limits,
+            policies: fields.inner("policies")?.map(|policies| PoliciesChange::read(&policies)).transpose()?,
+            metadata: fields.metadata()?,
+        })
+    }
+
+    /// A new agent.
+    ///
+    /// # Errors
+    /// When name or model are missing.
+    pub fn create(self, id: AgentId, tenant: TenantId, now: Timestamp) -> Result<Agent, Problem> {
+        let missing = |name: &str| Problem::new(Code::MissingField, format!("{name}: this field is required"));
+        let mut agent = Agent {
+            id,
+            version: 1,
+            tenant,
+            name: self.name.clone().ok_or_else(|| missing("name"))?,
+            description: None,
+            model: self.model.clone().ok_or_else(|| missing("model"))?,
+            fallback_models: Vec::new(),
+            system: None,
+            tools: Vec::new(),
+            limits: Limits::default(),
+            policies: Policies::default(),
+            run_loop: Loop::BuiltIn,
+            metadata: BTreeMap::new(),
+            created_at: now,
+            updated_at: now,
+            archived_at: None,
+        };
+        self.apply(&mut agent)?;
+        Ok(agent)
+    }
+
+    /// Changes an agent; version and times are the caller's.
+    ///
+    /// # Errors
+    /// When the result breaks a bound.
+    pub fn apply(self, agent: &mut Agent) -> Result<(), Problem> {
+        let Self { version: _, model, name, description, system, tools, fallback_models, limits, policies, metadata } = self;
+        agent.model = model.unwrap_or_else(|| agent.model.clone());
+        agent.name = name.unwrap_or_else(|| agent.name.clone());
+        agent.description = description.unwrap_or_else(|| agent.description.clone());
+        agent.system = system.unwrap_or_else(|| agent.system.clone());
+        agent.tools = tools.unwrap_or_else(|| agent.tools.clone());
+        agent.fallback_models = fallback_models.unwrap_or_else(|| agent.fallback_models.clone());
+        agent.limits = limits.apply(agent.limits);
+        if let Some(policies) = policies {
+            policies.apply(&mut agent.policies);
+        }
+        change_metadata(&mut agent.metadata, metadata)
+    }
+
+    /// The models that it names, each with its place.
+    pub fn models(&self) -> Vec<(String, String)> {
+        let main = self.model.iter().map(|model| ("model".to_owned(), model.clone()));
+        let others = self.fallback_models.iter().flatten().enumerate();
+        main.chain(others.map(|(place, model)| (format!("fallback_models[{place}]"), model.clone()))).collect()
+    }
+
+    /// Whether a limit of money is asked for.
+    pub fn limits_money(&self) -> bool {
+        self.limits.limits_money()
+    }
+
+    /// Drops the limit of money, which cannot bind for a model without a price.
+    pub fn without_money(agent: &mut Agent) {
+        agent.limits.cost_usd_micros = None;
+    }
+}
+
+fn read_model(value: &Value, path: &str) -> Result<String, Problem> {
+    let id = match value {
+        Value::String(_) => text(value, path, MAX_MODEL)?,
+        _ => {
+            let model = Fields::at(value, path)?;
+            model.refuse("effort", "effort is not served yet; the provider's setting is used")?;
+            model.refuse("inference_geo", "regions are not served")?;
+            if let Some(speed) = model.text("speed", 32)?
+                && speed != "standard"
+            {
+                return Err(Problem::new(Code::UnsupportedFeature, format!("{}: only standard is served", model.path("speed"))));
+            }
+            model.required_text("id", MAX_MODEL)?
+        }
+    };
+    if id.trim().is_empty() {
+        return Err(Problem::invalid(path, "must not be empty"));
+    }
+    Ok(id)
+}
+
+fn read_models(fields: &Fields<'_>) -> Result<Vec<String>, Problem> {
+    let list = fields.list("fallback_models", MAX_FALLBACKS)?.unwrap_or_default();
+    list.into_iter().map(|(path, value)| read_model(value, &path)).collect()
+}
+
+/// Changes of policies; fields that are left out stay.
+#[derive(Clone, Debug, Default)]
+struct PoliciesChange {
+    max_attempts: Option<u64>,
+    base_ms: Option<u64>,
+    cap_ms: Option<u64>,
+    approval_seconds: Option<Option<u64>>,
+    unknown_outcome: Option<UnknownOutcome>,
+    max_output_tokens: Option<Option<u64>>,
+}
+
+impl PoliciesChange {
+    fn read(policies: &Fields<'_>) -> Result<Self, Problem> {
+        policies.refuse("compaction", "compaction is not served yet")?;
+        policies.refuse("snapshot", "snapshots are not served yet")?;
+        let mut change = Self::default();
+        if let Some(retry) = policies.inner("retry")? {
+            change.max_attempts = retry.number("max_attempts")?;
+            change.base_ms = retry.number("base_ms")?;
+            change.cap_ms = retry.number("cap_ms")?;
+            if change.max_attempts == Some(0) {
+                return Err(Problem::invalid(&retry.path("max_attempts"), "at least 1"));
+            }
+        }
+        if let Some(approval) = policies.inner("approval")? {
+            change.approval_seconds = approval.change("timeout_seconds").map(|_| approval.number("timeout_seconds")).transpose()?;
+        }
+        change.unknown_outcome = match policies.text("unknown_outcome", 32)?.as_deref() {
+            None => None,
+            Some("tell_model") => Some(UnknownOutcome::TellModel),
+            Some("ask_person") => Some(UnknownOutcome::AskPerson),
+            Some(other) => return Err(Problem::invalid(&policies.path("unknown_outcome"), format_args!("{other:?} is neither tell_model nor ask_person"))),
+        };
+        change.max_output_tokens = policies.change("max_output_tokens").map(|_| policies.number("max_output_tokens")).transpose()?;
+        Ok(change)
+    }
+
+    fn apply(self, policies: &mut Policies) {
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let retry = &mut policies.retry;
+        retry.max_attempts = self.max_attempts.map_or(retry.max_attempts, small);
+        retry.base = self.base_ms.unwrap_or(retry.base);
+        retry.cap = self.cap_ms.unwrap_or(retry.cap);
+        if let Some(seconds) = self.approval_seconds {
+            policies.approval_timeout = seconds.map(|seconds| seconds.saturating_mul(1_000));
+        }
+        policies.unknown_outcome = self.unknown_outcome.unwrap_or(policies.unknown_outcome);
+        if let Some(tokens) = self.max_output_tokens {
+            policies.max_output_tokens = tokens.map(small);
+        }
+    }
+}
