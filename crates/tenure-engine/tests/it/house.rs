@@ -1,0 +1,170 @@
+//! A store, an agent, and workers that can be started and stopped.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::*;
+use tenure_engine::{Ended, EventMasker, Folders, Options, Sandboxes, Worker};
+use tenure_model::Providers;
+use tenure_store::*;
+use tenure_store_sqlite::Sqlite;
+use tokio_util::sync::CancellationToken;
+
+/// How long a test waits for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct House {
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) tenant: TenantId,
+    data: tempfile::TempDir,
+    scenarios: PathBuf,
+    agent: Agent,
+    next_id: u128,
+}
+
+pub(crate) struct Running {
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<Result<Ended, tenure_store::Error>>,
+}
+
+impl Running {
+    pub(crate) async fn stop(self) -> Ended {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap()
+    }
+}
+
+impl House {
+    /// A house whose model plays `scenario`.
+    pub(crate) async fn new(scenario: &str) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let scenarios = data.path().join("scenarios");
+        std::fs::create_dir_all(&scenarios).unwrap();
+        std::fs::write(scenarios.join("test.toml"), scenario).unwrap();
+        let store = Sqlite::open(tenure_store_sqlite::Options::new(data.path().join("store"))).unwrap();
+        let tenant = TenantId::default_tenant();
+        let quick = ToolConfig::default();
+        let agent = Agent {
+            id: AgentId::from_bits(1),
+            version: 1,
+            tenant: tenant.clone(),
+            name: "tester".into(),
+            description: None,
+            model: "script/test".into(),
+            fallback_models: vec![],
+            system: None,
+            tools: vec![
+                Tool::Waits { default: quick, configs: BTreeMap::new() },
+                Tool::Custom(CustomTool { name: "form".into(), description: "asks".into(), input_schema: Json::object() }),
+            ],
+            limits: Limits::default(),
+            policies: Policies { retry: retry::Policy { max_attempts: 4, base: 1, cap: 5 }, ..Policies::default() },
+            run_loop: Loop::BuiltIn,
+            metadata: BTreeMap::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            archived_at: None,
+        };
+        let agent = store.put_agent(agent, None).await.unwrap();
+        Self { store, tenant, data, scenarios, agent, next_id: 1_000 }
+    }
+
+    fn id(&mut self) -> u128 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(crate) async fn worker(&self) -> Running {
+        let options = Options {
+            slots: 8,
+            quantum: Duration::from_secs(45),
+            short_wait: Duration::from_millis(200),
+            grace: Duration::from_secs(1),
+            heartbeat: Duration::from_millis(500),
+            dead_after: Duration::from_secs(5),
+            sandbox_idle: Duration::from_secs(60),
+            data: self.data.path().to_owned(),
+            public_url: "http://127.0.0.1:1".into(),
+            installation_key: [7; 32],
+            node_key: "node".into(),
+            internal_listen: "127.0.0.1:0".parse().unwrap(),
+        };
+        let models = Arc::new(Providers::scripted(Some(self.scenarios.clone())));
+        let folders = Folders { data: self.data.path().to_owned() };
+        let sandboxes = Arc::new(Sandboxes::new(Vec::new(), folders, Vec::new()));
+        let worker = Worker::start(self.store.clone(), models, sandboxes, EventMasker::default(), options).await.unwrap();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(worker.run(stop.clone()));
+        Running { stop, task }
+    }
+
+    pub(crate) async fn session(&mut self) -> SessionId {
+        let id = SessionId::from_bits(self.id() << 16);
+        let agent = AgentRef { id: self.agent.id, version: 1 };
+        let session = Session::new(id, self.tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
+        let new = NewSession { session, metadata: BTreeMap::new(), inputs: vec![], idempotency: None };
+        self.store.create(new).await.unwrap();
+        id
+    }
+
+    pub(crate) async fn send(&mut self, session: SessionId, body: InputBody) -> Receipt {
+        let id = EventId::from_bits(self.id());
+        let delivery = Delivery { tenant: self.tenant.clone(), session, inputs: vec![(id, body)], idempotency: None };
+        self.store.deliver(delivery).await.unwrap().receipts.remove(0)
+    }
+
+    pub(crate) async fn say(&mut self, session: SessionId, text: &str) {
+        self.send(session, InputBody::Message { content: vec![Block::Text(text.into())] }).await;
+    }
+
+    pub(crate) async fn log(&self, session: SessionId) -> Vec<Event> {
+        let query = EventQuery { tenant: self.tenant.clone(), session, after: None, order: Order::Ascending, limit: 1_000 };
+        self.store.events(query).await.unwrap()
+    }
+
+    /// Waits until the session is parked or ended in this phase; looks after each hint.
+    pub(crate) async fn until(&self, session: SessionId, phase: Phase) -> SessionView {
+        let mut hints = self.store.hints();
+        let wait = async {
+            loop {
+                let view = self.store.session(&self.tenant, session).await.unwrap().unwrap();
+                if view.session.phase() == phase && !matches!(view.state, State::Leased | State::Queued) && view.inbox_len == 0 {
+                    return view;
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(100), hints.recv()).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(view) => view,
+            Err(_) => panic!("never came to {phase:?}: {:?}\n{:#?}", self.store.session(&self.tenant, session).await, self.log(session).await),
+        }
+    }
+}
+
+/// Texts of the agent's messages.
+pub(crate) fn said(log: &[Event]) -> Vec<String> {
+    let text = |event: &Event| match &event.body {
+        Body::AgentMessage { text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    log.iter().filter_map(text).collect()
+}
+
+/// Checks what holds for every log.
+pub(crate) fn check(log: &[Event]) {
+    for (place, event) in log.iter().enumerate() {
+        assert_eq!(event.seq, place as u64 + 1, "seq without gaps");
+    }
+    for cut in 0..=log.len() {
+        let messages = transcript(&log[..cut]);
+        assert_eq!(validate::validate(&messages), Ok(()), "prefix of {cut} rows");
+    }
+}
+
+impl House {
+    /// The file of the scenario.
+    pub(crate) fn scenario_file(&self) -> PathBuf {
+        self.scenarios.join("test.toml")
+    }
+}
