@@ -141,7 +141,9 @@ fn assistant_part(part: &AssistantPart, model: &str) -> Vec<Box<RawValue>> {
     match part {
         AssistantPart::Thinking { origin, .. } => own(origin).unwrap_or_default(),
         AssistantPart::Text { text, origin } => match own(origin) {
+            Some(blocks) if text.trim().is_empty() => blocks.into_iter().filter(|block| type_of(block) != "text").collect(),
             Some(blocks) if !blocks.is_empty() => blocks,
+            // Text without anything to see is refused by the provider.
             _ if text.trim().is_empty() => Vec::new(),
             _ => vec![raw(&json!({"type": "text", "text": text}))],
         },
@@ -159,11 +161,15 @@ fn assistant_part(part: &AssistantPart, model: &str) -> Vec<Box<RawValue>> {
 
 /// The call itself gets our id, and the input as the log has it; blocks beside it stay.
 fn with_our_id(block: Box<RawValue>, call: EventId, input: &Json) -> Box<RawValue> {
-    let kind: Value = serde_json::from_str(block.get()).unwrap_or_default();
-    if kind["type"] != "tool_use" {
+    if type_of(&block) != "tool_use" {
         return block;
     }
     with_field(&block, "id", raw(&call.to_string()))
         .and_then(|block| with_field(&block, "input", verbatim(input)))
         .unwrap_or(block)
+}
+
+fn type_of(block: &RawValue) -> String {
+    let block: Value = serde_json::from_str(block.get()).unwrap_or_default();
+    block["type"].as_str().unwrap_or_default().to_owned()
 }

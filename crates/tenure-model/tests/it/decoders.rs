@@ -1,80 +1,91 @@
 //! Decoders fed by hand: any cut gives the same answer, and nothing makes them panic.
 
+use crate::given::{ANTHROPIC, OPENAI, anthropic, decode, inputs, openai};
 use proptest::prelude::*;
 use tenure_core::failure::Class;
-use tenure_core::{AnswerStop, BlockKind, Json};
-use tenure_model::anthropic::AnthropicDecoder;
-use tenure_model::openai::OpenaiDecoder;
-use tenure_model::{Decoder, StreamEvent};
+use tenure_core::{AnswerStop, BlockKind, Json, Usage};
+use tenure_model::{DialectName, StreamEvent};
 
-pub(crate) const ANTHROPIC: &str = concat!(
-    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":10,\"cache_read_input_tokens\":900}}}\n\n",
-    "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n",
-    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"hm\"}}\n\n",
-    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"c2ln\"}}\n\n",
-    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"new_kind\",\"x\":1}}\n\n",
-    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":2,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
-    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":2,\"delta\":{\"type\":\"text_delta\",\"text\":\"H\u{e9}llo 😀\"}}\n\n",
-    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":3,\"content_block\":{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"bash\",\"input\":{}}}\n\n",
-    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"command\\\":\"}}\n\n",
-    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"\\\"ls\\\"}\"}}\n\n",
-    "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},\"usage\":{\"output_tokens\":7}}\n\n",
-    "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
-);
+const BOTH: [(DialectName, &str); 2] = [(DialectName::Anthropic, ANTHROPIC), (DialectName::OpenAi, OPENAI)];
 
-pub(crate) const OPENAI: &str = concat!(
-    ": OPENROUTER PROCESSING\n\n",
-    "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"He\"}}],\"usage\":null}\n\n",
-    "data: {\"choices\":[{\"delta\":{\"content\":\"llo\"}}]}\n\n",
-    "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"function\":{\"name\":\"bash\",\"arguments\":\"{\\\"comm\"}}]}}]}\n\n",
-    "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"and\\\":\\\"ls\\\"}\"}}]}}]}\n\n",
-    "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n",
-    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":80}}}\n\n",
-    "data: [DONE]\n\n",
-);
+/// A stream of one call with these arguments, in the words of Chat Completions.
+fn call(arguments: &str, finish: &str) -> String {
+    let piece = serde_json::json!({"choices": [{"delta": {"tool_calls": [
+        {"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}]}}]});
+    let end = serde_json::json!({"choices": [{"delta": {}, "finish_reason": finish}]});
+    format!("data: {piece}\n\ndata: {end}\n\ndata: [DONE]\n\n")
+}
 
-type End = Result<tenure_core::Answer, tenure_core::failure::Failure>;
+#[test]
+fn an_anthropic_answer_keeps_blocks_in_order_and_what_it_does_not_know_verbatim() {
+    let answer = anthropic(ANTHROPIC).unwrap();
+    let raws: Vec<Vec<&str>> = answer.blocks.iter().map(|block| block.raw.iter().map(Json::as_str).collect()).collect();
+    assert_eq!(raws[0], [r#"{"signature":"c2ln/+==","thinking":"hm","type":"thinking"}"#]);
+    assert_eq!(raws[1], [r#"{"type":"redacted_thinking","data":"abc=="}"#]);
+    assert_eq!(
+        raws[2],
+        [r#"{"type":"new_kind","big":123456789012345678901234567890}"#, r#"{"text":"Héllo 中😀","type":"text"}"#]
+    );
+    assert!(raws[3].is_empty(), "a plain call is written again from its parts");
+    assert_eq!(answer.blocks[0].kind, BlockKind::Thinking { text: "hm".into() });
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo 中😀".into() });
+    let input = Ok(Json::parse(r#"{"command":"ls"}"#).unwrap());
+    assert_eq!(answer.blocks[3].kind, BlockKind::ToolUse { provider_id: "toolu_1".into(), name: "bash".into(), input });
+    assert_eq!(answer.usage, Usage { input: 10, output: 7, cache_read: 900, cache_write: 50 });
+    assert_eq!(answer.stop, AnswerStop::ToolUse);
+}
 
-fn decode(decoder: &mut dyn Decoder, chunks: &[&[u8]]) -> (Vec<StreamEvent>, End) {
-    let mut events = Vec::new();
-    for chunk in chunks {
-        let decoded = decoder.feed(chunk);
-        events.extend(decoded.events);
-        if let Some(end) = decoded.end {
-            return (events, end);
+#[test]
+fn an_openai_answer_counts_cached_tokens_apart_and_keeps_reasoning() {
+    let answer = openai(OPENAI).unwrap();
+    assert_eq!(answer.blocks[0].kind, BlockKind::Thinking { text: "hm".into() });
+    assert_eq!(answer.blocks[0].raw[0].as_str(), r#"{"reasoning_content":"hm"}"#);
+    assert_eq!(answer.blocks[1].kind, BlockKind::Text { text: "Héllo 😀".into() });
+    assert_eq!(answer.usage, Usage { input: 20, output: 5, cache_read: 80, cache_write: 0 });
+    assert_eq!(answer.stop, AnswerStop::ToolUse);
+    assert_eq!(inputs(&answer), [Ok(r#"{"command":"ls"}"#.to_owned())]);
+}
+
+#[test]
+fn previews_name_the_places_that_the_blocks_have_in_the_answer() {
+    for (dialect, text) in BOTH {
+        let (events, answer) = decode(dialect, [text.as_bytes()]);
+        let answer = answer.unwrap();
+        for (place, block) in answer.blocks.iter().enumerate() {
+            let text: String = events.iter().filter_map(|event| match event {
+                StreamEvent::Text { index, text } | StreamEvent::Thinking { index, text } if *index == place => Some(text.as_str()),
+                _ => None,
+            }).collect();
+            let starts = events.iter().filter(|event| matches!(event, StreamEvent::BlockStart { index, .. } if *index == place));
+            let stops = events.iter().filter(|event| matches!(event, StreamEvent::BlockStop { index } if *index == place));
+            assert_eq!((starts.count(), stops.count()), (1, 1), "{dialect} {place}");
+            match &block.kind {
+                BlockKind::Text { text: whole } | BlockKind::Thinking { text: whole } => assert_eq!(text, *whole),
+                BlockKind::ToolUse { .. } => assert_eq!(text, ""),
+            }
         }
     }
-    (events, decoder.finish())
-}
-
-fn anthropic(text: &str) -> End {
-    decode(&mut AnthropicDecoder::new("a/m"), &[text.as_bytes()]).1
-}
-
-fn openai(text: &str) -> End {
-    decode(&mut OpenaiDecoder::new("o/m"), &[text.as_bytes()]).1
 }
 
 #[test]
-fn an_anthropic_answer_keeps_blocks_in_order_and_verbatim() {
-    let answer = anthropic(ANTHROPIC).unwrap();
-    assert_eq!(answer.blocks.len(), 3);
-    assert_eq!(answer.blocks[0].kind, BlockKind::Thinking { text: "hm".into() });
-    let raws: Vec<&str> = answer.blocks[0].raw.iter().map(Json::as_str).collect();
-    assert_eq!(raws, [r#"{"signature":"c2ln","thinking":"hm","type":"thinking"}"#, r#"{"type":"new_kind","x":1}"#]);
-    assert_eq!(answer.blocks[1].kind, BlockKind::Text { text: "Héllo 😀".into() });
-    let input = Ok(Json::parse(r#"{"command":"ls"}"#).unwrap());
-    assert_eq!(answer.blocks[2].kind, BlockKind::ToolUse { provider_id: "toolu_1".into(), name: "bash".into(), input });
-    assert_eq!((answer.usage.input, answer.usage.cache_read, answer.usage.output), (10, 900, 7));
+fn o_001_an_error_event_inside_a_200_stream_is_classified_by_its_type() {
+    let start = ANTHROPIC.find("event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":4").unwrap();
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"},\"request_id\":\"req_1\"}\n\n";
+    let failure = anthropic(&format!("{}{error}", &ANTHROPIC[..start])).unwrap_err();
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Transient, "overloaded_error"));
+    assert_eq!(failure.request_id.as_deref(), Some("req_1"));
+    // Some gateways leave the event names out.
+    let unnamed = error.trim_start_matches("event: error\n");
+    assert_eq!(anthropic(&format!("{}{unnamed}", &ANTHROPIC[..start])).unwrap_err().class, Class::Transient);
+    let openai_error = "data: {\"choices\":[{\"delta\":{\"content\":\"Hal\"}}]}\n\ndata: {\"error\":{\"message\":\"slow down\",\"code\":\"rate_limit_exceeded\"}}\n\n";
+    assert_eq!(openai(openai_error).unwrap_err().class, Class::RateLimit);
 }
 
 #[test]
-fn an_openai_answer_counts_cached_tokens_apart() {
-    let answer = openai(OPENAI).unwrap();
-    assert_eq!(answer.blocks[0].kind, BlockKind::Text { text: "Hello".into() });
-    assert_eq!((answer.usage.input, answer.usage.cache_read, answer.usage.output), (20, 80, 5));
-    assert_eq!(answer.stop, AnswerStop::ToolUse);
+fn o_002_an_error_as_the_very_first_event_is_the_same() {
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+    let (events, end) = decode(DialectName::Anthropic, [error.as_bytes()]);
+    assert_eq!((events, end.unwrap_err().class), (Vec::new(), Class::Transient));
 }
 
 #[test]
@@ -86,71 +97,226 @@ fn o_003_a_stream_cut_inside_a_tool_call_is_incomplete() {
 }
 
 #[test]
-fn o_004_a_finish_reason_is_the_end_and_content_alone_is_not() {
-    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
-    assert_eq!(openai(chunk).unwrap_err().class, Class::Incomplete);
-    let finished = format!("{chunk}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n");
-    assert!(openai(&finished).is_ok());
+fn o_003_a_message_delta_with_a_stop_reason_is_a_terminal_marker() {
+    let cut = ANTHROPIC.find("event: message_stop").unwrap();
+    assert_eq!(anthropic(&ANTHROPIC[..cut]), anthropic(ANTHROPIC));
 }
 
 #[test]
-fn o_012_empty_and_null_arguments_are_an_empty_object() {
-    for arguments in ["", "null"] {
-        let text = format!(
-            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}]}},\"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
-        );
-        let answer = openai(&text).unwrap();
-        assert!(matches!(&answer.blocks[0].kind, BlockKind::ToolUse { input: Ok(input), .. } if *input == Json::object()));
+fn o_004_a_finish_reason_is_the_end_and_content_alone_is_not() {
+    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+    assert_eq!(openai(&format!("{chunk}{chunk}")).unwrap_err().class, Class::Incomplete);
+    let finished = format!("{chunk}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n");
+    assert_eq!(openai(&finished).unwrap().stop, AnswerStop::EndTurn);
+}
+
+#[test]
+fn o_009_line_ends_do_not_matter() {
+    for (dialect, text) in BOTH {
+        let expected = decode(dialect, [text.as_bytes()]);
+        for end in ["\r\n", "\r"] {
+            let text = text.replace('\n', end);
+            assert_eq!(decode(dialect, [text.as_bytes()]), expected);
+            assert_eq!(decode(dialect, text.as_bytes().chunks(1)), expected);
+        }
     }
 }
 
 #[test]
-fn o_031_a_lone_surrogate_in_arguments_does_not_kill_the_stream() {
-    let text = ANTHROPIC.replace("\\\"ls\\\"", "\\\"\\\\ud99c\\\"");
-    let answer = anthropic(&text).unwrap();
-    let BlockKind::ToolUse { input: Ok(input), .. } = &answer.blocks[2].kind else { panic!("{answer:?}") };
-    assert_eq!(input.to_value()["command"], "\u{fffd}");
+fn o_010_a_bad_byte_is_one_replacement_character_and_the_stream_goes_on() {
+    let (before, after) = ANTHROPIC.split_once("中").unwrap();
+    let bytes = [before.as_bytes(), b"\xff", after.as_bytes()].concat();
+    let answer = decode(DialectName::Anthropic, [bytes.as_slice()]).1.unwrap();
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo \u{fffd}😀".into() });
+}
+
+#[test]
+fn o_011_a_length_stop_says_that_the_answer_was_cut_and_mends_nothing() {
+    let answer = openai(&call(r#"{"path":"a.txt","content":"line1"#, "length")).unwrap();
+    assert_eq!(answer.stop, AnswerStop::MaxTokens);
+    assert!(inputs(&answer)[0].is_err());
+    let answer = openai(&call("{}", "length")).unwrap();
+    assert_eq!(answer.stop, AnswerStop::MaxTokens, "also if the arguments happen to parse");
+    let answer = anthropic(&ANTHROPIC.replace("\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\"")).unwrap();
+    assert_eq!(answer.stop, AnswerStop::MaxTokens);
+}
+
+#[test]
+fn o_012_malformed_arguments_carry_the_parse_message_and_none_at_all_is_an_empty_object() {
+    let answer = openai(&call(r#"{"op": listt_files"}"#, "tool_calls")).unwrap();
+    assert!(inputs(&answer)[0].as_ref().unwrap_err().contains("line 1"), "{answer:?}");
+    for arguments in ["", "null", " "] {
+        assert_eq!(inputs(&openai(&call(arguments, "tool_calls")).unwrap()), [Ok("{}".to_owned())]);
+    }
+    let answer = anthropic(&ANTHROPIC.replace("{\\\"command\\\":", "").replace("\\\"ls\\\"}", "")).unwrap();
+    assert_eq!(inputs(&answer), [Ok("{}".to_owned())]);
+}
+
+#[test]
+fn o_013_calls_with_the_same_id_stay_apart() {
+    let piece = |index: &str, id: &str, name: &str, arguments: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{{index}\"id\":\"{id}\",\"function\":{{\"name\":\"{name}\",\"arguments\":\"{arguments}\"}}}}]}}}}]}}\n\n")
+    };
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+    for stream in [
+        // Two calls with one id.
+        piece("\"index\":0,", "x:0", "f", "{}") + &piece("\"index\":1,", "x:0", "f", "{}"),
+        // Two calls with one index.
+        piece("\"index\":0,", "a", "f", "{}") + &piece("\"index\":0,", "b", "f", "{}"),
+        // Two calls without any index.
+        piece("", "a", "f", "{}") + &piece("", "b", "f", "{}"),
+    ] {
+        let answer = openai(&(stream + end)).unwrap();
+        assert_eq!(inputs(&answer), [Ok("{}".to_owned()), Ok("{}".to_owned())]);
+    }
+}
+
+#[test]
+fn o_014_an_unknown_tool_name_comes_through_for_the_core_to_refuse() {
+    let answer = openai(&call("{}", "stop").replace("\"f\"", "\"multi_tool_use.parallel\"")).unwrap();
+    assert!(matches!(&answer.blocks[0].kind, BlockKind::ToolUse { name, .. } if name == "multi_tool_use.parallel"));
+    assert_eq!(answer.stop, AnswerStop::ToolUse, "the call is there, whatever the reason says");
+}
+
+#[test]
+fn o_016_a_stop_for_tools_without_any_tool_is_an_empty_answer() {
+    let start = "data: {\"type\":\"message_start\",\"message\":{}}\n\n";
+    let end = "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n";
+    let answer = anthropic(&format!("{start}{end}")).unwrap();
+    assert!(answer.is_empty());
+    assert_eq!(answer.stop, AnswerStop::EndTurn);
+}
+
+#[test]
+fn o_030_nul_in_text_comes_through() {
+    let answer = anthropic(&ANTHROPIC.replace("中😀", "x\\u0000y")).unwrap();
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo x\0y".into() });
+}
+
+#[test]
+fn o_031_lone_surrogates_in_text_and_arguments_are_replaced_and_pairs_stay() {
+    let answer = anthropic(&ANTHROPIC.replace("\\\"ls\\\"", "\\\"\\\\ud99c\\\"")).unwrap();
+    assert_eq!(inputs(&answer), [Ok(r#"{"command":"\ufffd"}"#.to_owned())]);
+    let answer = anthropic(&ANTHROPIC.replace("中😀", "\\ud99c \\ud83d\\ude00")).unwrap();
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo \u{fffd} 😀".into() });
+    let answer = openai(&call("\"\\ud99c\"", "tool_calls")).unwrap();
+    assert_eq!(inputs(&answer), [Ok("\"\\ufffd\"".to_owned())]);
 }
 
 #[test]
 fn o_090_deep_tool_arguments_are_malformed_and_nothing_more() {
     let deep = "[".repeat(10_000);
-    let text = ANTHROPIC.replace("\\\"ls\\\"", &deep);
-    let answer = anthropic(&text).unwrap();
-    assert!(matches!(&answer.blocks[2].kind, BlockKind::ToolUse { input: Err(_), .. }));
+    let answer = anthropic(&ANTHROPIC.replace("\\\"ls\\\"", &deep)).unwrap();
+    assert!(inputs(&answer)[0].as_ref().unwrap_err().contains("deep"));
+    let answer = openai(&call(&format!("{{\"x\":{deep}"), "tool_calls")).unwrap();
+    assert!(inputs(&answer)[0].is_err());
+    // Deep in the event itself: the attempt fails, the process lives.
+    let event = format!("data: {{\"type\":\"message_start\",\"message\":{deep}\n\n");
+    assert_eq!(anthropic(&event).unwrap_err().class, Class::Incomplete);
 }
 
 #[test]
-fn every_cut_gives_the_same_answer() {
-    for (text, is_anthropic) in [(ANTHROPIC, true), (OPENAI, false)] {
-        let make = || -> Box<dyn Decoder> {
-            if is_anthropic { Box::new(AnthropicDecoder::new("a/m")) } else { Box::new(OpenaiDecoder::new("a/m")) }
-        };
-        let whole = decode(&mut *make(), &[text.as_bytes()]);
+fn a_refusal_and_a_content_filter_are_refusals() {
+    let refused = "data: {\"choices\":[{\"delta\":{\"refusal\":\"No.\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    assert_eq!(openai(refused).unwrap().stop, AnswerStop::Refusal);
+    let filtered = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"content_filter\"}]}\n\n";
+    assert_eq!(openai(filtered).unwrap().stop, AnswerStop::Refusal);
+}
+
+#[test]
+fn fields_that_gateways_add_to_calls_are_kept() {
+    let text = call("{}", "tool_calls").replace("\"id\":\"c\"", "\"id\":\"c\",\"extra_content\":{\"google\":{\"thought_signature\":\"s\"}}");
+    let answer = openai(&text).unwrap();
+    assert_eq!(answer.blocks[0].raw[0].as_str(), r#"{"extra_content":{"google":{"thought_signature":"s"}}}"#);
+}
+
+#[test]
+fn every_cut_gives_the_same_previews_and_the_same_answer() {
+    for (dialect, text) in BOTH {
+        let whole = decode(dialect, [text.as_bytes()]);
         for cut in 0..text.len() {
-            let parts = [&text.as_bytes()[..cut], &text.as_bytes()[cut..]];
-            assert_eq!(decode(&mut *make(), &parts), whole, "cut at {cut}");
+            let (before, after) = text.as_bytes().split_at(cut);
+            assert_eq!(decode(dialect, [before, after]), whole, "{dialect} cut at {cut}");
+        }
+        assert_eq!(decode(dialect, text.as_bytes().chunks(1)), whole);
+    }
+}
+
+#[test]
+fn a_stream_that_ends_anywhere_before_its_marker_is_never_an_answer() {
+    for (dialect, text, marker) in [(DialectName::Anthropic, ANTHROPIC, "\"stop_reason\""), (DialectName::OpenAi, OPENAI, "\"finish_reason\"")] {
+        for end in 0..text.find(marker).unwrap() {
+            assert_eq!(decode(dialect, [&text.as_bytes()[..end]]).1.unwrap_err().class, Class::Incomplete, "{dialect} {end}");
         }
     }
 }
 
+#[test]
+fn an_endless_answer_ends_at_the_bound() {
+    let event = format!("data: {{\"type\":\"ping\",\"x\":\"{}\"}}\n\n", "x".repeat(1 << 20));
+    let chunks = std::iter::repeat_n(event.as_bytes(), 70);
+    let failure = decode(DialectName::Anthropic, chunks).1.unwrap_err();
+    assert_eq!(failure.class, Class::Incomplete);
+    assert!(failure.message.contains("larger than"), "{}", failure.message);
+}
+
+/// The same bytes in one chunk and in chunks of these sizes.
+fn chunked(dialect: DialectName, bytes: &[u8], sizes: &[usize]) {
+    let whole = decode(dialect, [bytes]);
+    let (mut chunks, mut rest, mut sizes) = (Vec::new(), bytes, sizes.iter().cycle());
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+        chunks.push(chunk);
+        rest = after;
+    }
+    assert_eq!(decode(dialect, chunks), whole);
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
-    fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
-        let _ = decode(&mut AnthropicDecoder::new("a/m"), &[&bytes]);
-        let _ = decode(&mut OpenaiDecoder::new("o/m"), &[&bytes]);
+    fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000), sizes in proptest::collection::vec(1..50usize, 1..8)) {
+        for (dialect, _) in BOTH {
+            chunked(dialect, &bytes, &sizes);
+        }
     }
 
     #[test]
-    fn no_mutation_of_a_real_stream_makes_a_decoder_panic(place in 0..ANTHROPIC.len(), byte in any::<u8>(), drop in 0..60usize) {
-        for text in [ANTHROPIC, OPENAI] {
+    fn no_mutation_of_a_real_stream_makes_a_decoder_panic(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..80usize, any::<bool>()), 1..6),
+        sizes in proptest::collection::vec(1..200usize, 1..8),
+    ) {
+        for (dialect, text) in BOTH {
             let mut bytes = text.as_bytes().to_vec();
-            let place = place % bytes.len();
-            bytes[place] = byte;
-            let end = (place + drop).min(bytes.len());
-            bytes.drain(place..end);
-            let _ = decode(&mut AnthropicDecoder::new("a/m"), &[&bytes]);
-            let _ = decode(&mut OpenaiDecoder::new("o/m"), &[&bytes]);
+            for (place, byte, len, repeats) in &changes {
+                if bytes.is_empty() {
+                    break;
+                }
+                let place = place.index(bytes.len());
+                let end = (place + len).min(bytes.len());
+                bytes[place] = *byte;
+                if *repeats {
+                    let part = bytes[place..end].to_vec();
+                    bytes.splice(place..place, part);
+                } else {
+                    bytes.drain(place..end);
+                }
+            }
+            chunked(dialect, &bytes, &sizes);
+        }
+    }
+
+    #[test]
+    fn json_of_any_shape_in_events_makes_no_decoder_panic(
+        kind in "message_start|content_block_start|content_block_delta|content_block_stop|message_delta|message_stop|error",
+        value in "null|1|-1|1e300|\"x\"|\\[\\]|\\{\\}|\\{\"type\":\"text\"\\}|\\{\"type\":1\\}|\\{\"usage\":\\[1\\]\\}|\\{\"tool_calls\":\\[null,\\{\"index\":-1\\}\\]\\}",
+    ) {
+        let stream = format!(
+            "data: {{\"type\":\"{kind}\",\"index\":0,\"content_block\":{value},\"delta\":{value},\"message\":{value},\"usage\":{value},\"error\":{value},\"choices\":[{{\"delta\":{value},\"finish_reason\":{value}}}]}}\n\n"
+        );
+        for (dialect, _) in BOTH {
+            chunked(dialect, stream.as_bytes(), &[7]);
         }
     }
 }
