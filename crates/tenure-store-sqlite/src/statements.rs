@@ -170,3 +170,67 @@ statements! {
     IS_ENVIRONMENT_USED = "SELECT 1 FROM heads WHERE environment = ?1 AND tenant = ?2 AND state < 3 LIMIT 1";
     REMOVE_ENVIRONMENT = "DELETE FROM environments WHERE tenant = ?1 AND id = ?2";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    fn database() -> Connection {
+        let connection = Connection::open_in_memory().expect("memory is a database");
+        connection.execute_batch(include_str!("schema.sql")).expect("the schema is valid");
+        connection
+    }
+
+    #[test]
+    fn every_statement_can_be_prepared() {
+        let connection = database();
+        for (name, statement) in ALL {
+            // Releasing needs a savepoint only when it runs, not when it is prepared.
+            if let Err(error) = connection.prepare(statement) {
+                panic!("{name}: {error}");
+            }
+        }
+    }
+
+    fn plan(statement: &str) -> String {
+        let connection = database();
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).expect("it can be prepared");
+        for parameter in 1..=explain.parameter_count() {
+            explain.raw_bind_parameter(parameter, 1).expect("it exists");
+        }
+        let mut rows = explain.raw_query();
+        let mut plan = String::new();
+        while let Some(row) = rows.next().expect("it can be explained") {
+            plan.push_str(&row.get::<_, String>(3).expect("the plan is text"));
+            plan.push('\n');
+        }
+        plan
+    }
+
+    #[test]
+    fn hot_statements_never_scan_a_table() {
+        let hot = [
+            CHECKPOINT, PARK, YIELD, CONSUME, INBOX, HEAD_FOR_INPUT, TAKE_INPUTS, QUEUE_PARKED, NEXT_TENANT, FIRST_TENANT,
+            QUEUE_OF_TENANT, LEASE, LEASES_OF_CLAIM, OWNED, OWNERS, CONTROLS, DUE, NEXT_DUE, VIEW, EVENTS_ASCENDING,
+            EVENTS_DESCENDING, EVENT_THAT_ANSWERS, VIEWS_OF_PHASE_ASCENDING, COUNT_QUEUED, COUNT_LEASED, QUEUED_BEFORE,
+            REMOVE_EVENTS, IS_ENVIRONMENT_USED, GET_KEY, FORGET_KEYS,
+        ];
+        for statement in hot {
+            let plan = plan(statement);
+            let scans = plan.lines().filter(|line| line.starts_with("SCAN") && !line.contains("USING") && !line.contains("(subquery"));
+            assert_eq!(scans.count(), 0, "{statement}\n{plan}");
+        }
+    }
+
+    #[test]
+    fn a_commit_inside_a_lease_sets_no_indexed_column() {
+        let set = CHECKPOINT.split(" SET ").nth(1).and_then(|rest| rest.split(" WHERE ").next()).expect("it is an update");
+        let columns: Vec<&str> = set.split(", ").filter_map(|part| part.trim().split_once(" = ")).map(|(column, _)| column).collect();
+        assert!(columns.contains(&"body") && columns.contains(&"last_seq"), "{columns:?}");
+        for indexed in ["tenant", "id", "environment", "state", "queued_at", "node", "wake_at", "phase"] {
+            assert!(!columns.contains(&indexed), "{indexed}");
+        }
+        assert!(plan(CHECKPOINT).contains("sqlite_autoindex_heads_1"), "by its id: {}", plan(CHECKPOINT));
+    }
+}
