@@ -4,6 +4,7 @@
 //! else; the token is a function of the ids and the key of the installation, so nothing has to be
 //! stored for it.
 
+use crate::base64;
 use aws_lc_rs::hmac;
 use std::borrow::Cow;
 use tenure_core::{CallbackId, SessionId};
@@ -20,6 +21,9 @@ const IDS_LEN: usize = 32;
 /// Bytes of the code; all that HMAC-SHA256 gives.
 const MAC_LEN: usize = 32;
 
+/// Longer texts are no tokens of ours; the bound keeps hostile ones cheap.
+const MAX_TOKEN_LEN: usize = 128;
+
 /// Keeps codes of this purpose apart from codes of another one under the same key.
 const PURPOSE: &[u8] = b"tenure callback v1";
 
@@ -35,12 +39,15 @@ pub fn token(key: &[u8; 32], session: SessionId, callback: CallbackId) -> String
     bytes.extend(callback.bits().to_be_bytes());
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &signed(&bytes));
     bytes.extend(tag.as_ref());
-    base64url(&bytes)
+    base64::write_url(&bytes)
 }
 
 /// The ids of a token that was made with `key`; compares in constant time.
 pub fn parse(key: &[u8; 32], token: &str) -> Option<(SessionId, CallbackId)> {
-    let bytes = from_base64url(token)?;
+    if token.len() > MAX_TOKEN_LEN {
+        return None;
+    }
+    let bytes = base64::read_url(token)?;
     if bytes.len() != IDS_LEN + MAC_LEN {
         return None;
     }
@@ -80,39 +87,6 @@ pub fn render<'a>(text: &'a str, session: SessionId, base_url: &str, key: &[u8; 
 
 fn signed(ids: &[u8]) -> Vec<u8> {
     [PURPOSE, ids].concat()
-}
-
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-fn base64url(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let word = group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..=group.len() {
-            out.push(char::from(DIGITS[(word >> (18 - 6 * place) & 63) as usize]));
-        }
-    }
-    out
-}
-
-fn from_base64url(text: &str) -> Option<Vec<u8>> {
-    // Longer texts are no tokens of ours; the bound keeps hostile ones cheap.
-    const MAX_TEXT: usize = 128;
-    if text.len() > MAX_TEXT || text.len() % 4 == 1 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text.as_bytes().chunks(4) {
-        let mut word = 0u32;
-        for byte in group {
-            let digit = DIGITS.iter().position(|digit| digit == byte)?;
-            word = word << 6 | u32::try_from(digit).ok()?;
-        }
-        word <<= 6 * (4 - group.len());
-        out.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
-    }
-    // One token has one spelling: unused bits must be zero.
-    (base64url(&out) == text).then_some(out)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! the other by accident. Requests are read field by field (`fields`): a mistake is named with its
 //! place, and fields that this release does not know are ignored.
 
+mod base64;
+
 pub mod agent;
 pub mod callback;
 pub mod environment;
@@ -14,7 +16,9 @@ pub mod fields;
 pub mod files;
 pub mod limits;
 pub mod node;
+pub mod openapi;
 pub mod page;
 pub mod session;
 pub mod time;
 pub mod timeline;
+pub mod webhook;
