@@ -114,6 +114,8 @@ struct ProviderError {
     kind: String,
     code: String,
     message: String,
+    /// A number in the place of the code: the status that an upstream of a gateway gave.
+    status: Option<u16>,
     request_id: Option<String>,
     retry_delay: Option<String>,
 }
@@ -126,7 +128,8 @@ fn parse_error(body: &str) -> ProviderError {
         value = first.take();
     }
     let text = |value: &serde_json::Value| value.as_str().map(String::from);
-    let error = &value["error"];
+    // Some servers send the error without the object around it.
+    let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
     if let Some(message) = text(error) {
         return ProviderError { message, ..ProviderError::default() };
     }
@@ -136,15 +139,13 @@ fn parse_error(body: &str) -> ProviderError {
         kind: text(&error["type"]).or_else(|| text(&error["status"])).unwrap_or_default(),
         code: text(&error["code"]).or_else(|| text(&error["details"]["error_code"])).unwrap_or_default(),
         message: text(&error["message"]).unwrap_or_default(),
+        status: error["code"].as_u64().and_then(|code| u16::try_from(code).ok()),
         request_id: text(&value["request_id"]),
         retry_delay,
     }
 }
 
 fn class_of(reply: &Reply<'_>, error: &ProviderError) -> Class {
-    let message = error.message.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    let overflow = ["prompt is too long", "context length", "maximum context", "context window", "too many tokens"];
     match error.code.as_str() {
         "insufficient_quota" | "enforced_spend_limit_reached" | "contract_spend_limit_reached" | "billing_hard_limit_reached" => {
             return Class::Quota;
@@ -153,33 +154,28 @@ fn class_of(reply: &Reply<'_>, error: &ProviderError) -> Class {
         "rate_limit_exceeded" => return Class::RateLimit,
         "model_not_found" => return Class::Config,
         "invalid_api_key" => return Class::Credential,
+        "request_body_too_large_after_decoding" => return Class::TooBig,
+        "content_filter" => return Class::Refused,
         _ => {}
     }
     match error.kind.as_str() {
         "overloaded_error" | "api_error" | "timeout_error" | "server_error" | "conflict_error" | "UNAVAILABLE" | "INTERNAL" => Class::Transient,
         "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => Class::RateLimit,
         "insufficient_quota" | "billing_error" => Class::Quota,
-        "authentication_error" | "permission_error" => Class::Credential,
+        "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => Class::Credential,
         "not_found_error" => Class::Config,
         "request_too_large" => Class::TooBig,
-        "invalid_request_error" if reply.status == 200 || reply.status == 400 => {
-            if says(&overflow) {
-                Class::Overflow
-            } else if says(&["credit balance", "spend limit", "billing"]) {
-                Class::Quota
-            } else if says(&["tool_use", "tool_result", "tool_call", "signature", "roles must alternate", "thinking block"]) {
-                Class::BadHistory
-            } else {
-                Class::Request
-            }
-        }
-        _ => class_of_status(reply, says(&overflow)),
+        // Too general a type to win over a status that says more, such as 401 or 429.
+        "invalid_request_error" if reply.status == 200 => class_of_words(&error.message),
+        _ => class_of_status(reply, error),
     }
 }
 
-fn class_of_status(reply: &Reply<'_>, is_overflow: bool) -> Class {
+fn class_of_status(reply: &Reply<'_>, error: &ProviderError) -> Class {
     let retry = reply.header("x-should-retry");
-    match reply.status {
+    // Inside a stream the status is always 200; gateways put the upstream's own into the error.
+    let status = error.status.filter(|_| reply.status == 200).unwrap_or(reply.status);
+    match status {
         401 | 403 => Class::Credential,
         402 => Class::Quota,
         404 | 410 => Class::Config,
@@ -189,9 +185,27 @@ fn class_of_status(reply: &Reply<'_>, is_overflow: bool) -> Class {
         status if status >= 500 && retry != Some("false") => Class::Transient,
         // A page of a proxy, or an error without a type inside a stream.
         200..=299 => Class::Transient,
-        _ if retry == Some("true") => Class::Transient,
-        _ if is_overflow => Class::Overflow,
-        _ => Class::Request,
+        // Redirects are not followed: the address is wrong.
+        300..=399 => Class::Config,
+        _ => match class_of_words(&error.message) {
+            Class::Request if retry == Some("true") => Class::Transient,
+            class => class,
+        },
+    }
+}
+
+/// What a refused request says in words, where providers have no type of their own for it.
+fn class_of_words(message: &str) -> Class {
+    let message = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&["prompt is too long", "context length", "context_length", "maximum context", "context window", "too many tokens", "exceed context"]) {
+        Class::Overflow
+    } else if says(&["credit balance", "spend limit", "spending limit", "usage limits", "billing"]) {
+        Class::Quota
+    } else if says(&["tool_use", "tool_result", "tool_call", "tool call", "signature", "roles must alternate", "thinking block"]) {
+        Class::BadHistory
+    } else {
+        Class::Request
     }
 }
 
@@ -216,8 +230,10 @@ fn hint(reply: &Reply<'_>, retry_delay: Option<&str>) -> Option<Millis> {
 
 fn positive(text: &str, factor: f64) -> Option<Millis> {
     let number: f64 = text.parse().ok()?;
-    // The cast saturates; infinities and NaN are not hints.
-    (number.is_finite() && number >= 0.0).then_some((number * factor) as Millis)
+    // The cast saturates. Infinities and NaN are not hints, and neither is zero: our own backoff is
+    // better than a loop without any.
+    let millis = (number * factor) as Millis;
+    (number.is_finite() && millis > 0).then_some(millis)
 }
 
 /// The latest reset of a bucket that is used up (case O-007).
@@ -236,10 +252,23 @@ fn reset(reply: &Reply<'_>, date: Option<i64>) -> Option<Millis> {
         match (rfc3339(reset), date) {
             (Some(at), Some(date)) => u64::try_from(at.saturating_sub(date).saturating_mul(1_000)).ok(),
             (Some(_), None) => None,
-            (None, _) => duration(reset),
+            (None, date) => span_or_epoch(reset, date),
         }
     });
     buckets.max()
+}
+
+/// A relative duration, or, as compatible servers send it, a point in time in seconds or
+/// milliseconds since 1970.
+fn span_or_epoch(text: &str, date: Option<i64>) -> Option<Millis> {
+    /// Smaller numbers are spans: this many seconds are 31 years.
+    const FIRST_EPOCH: f64 = 1e9;
+    let number: f64 = text.trim().parse().unwrap_or(0.0);
+    if number < FIRST_EPOCH {
+        return duration(text);
+    }
+    let seconds = if number < FIRST_EPOCH * 1e3 { number } else { number / 1e3 };
+    u64::try_from((seconds as i64).saturating_sub(date?).saturating_mul(1_000)).ok().filter(|wait| *wait > 0)
 }
 
 /// Durations such as `38s`, `36.4s`, `2m59.56s`, `6m0s`, `500ms`, `1h`.
@@ -279,7 +308,8 @@ fn http_date(text: &str) -> Option<i64> {
 
 /// Seconds since 1970 of `2026-11-30T02:31:10Z`, with or without a fraction; other zones are not hints.
 fn rfc3339(text: &str) -> Option<i64> {
-    let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let utc = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00"))?;
+    let (day, time) = utc.split_once('T')?;
     let mut parts = day.split('-').map(|part| part.parse::<i64>().ok());
     seconds(parts.next()??, parts.next()??, parts.next()??, time.split('.').next()?)
 }
@@ -356,6 +386,14 @@ mod tests {
         assert_eq!(check(429, "", &[("retry-after", "2.5")]).1, Some(2_500));
         assert_eq!(check(429, "", &[("retry-after", "1e300")]).1, Some(u64::MAX));
         let bucket = |reset| [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", reset)];
+        assert_eq!(check(429, "", &[("retry-after", "0")]).1, None);
+        assert_eq!(check(429, "", &[("retry-after", "-3")]).1, None);
+        assert_eq!(check(429, "", &[("retry-after", "NaN")]).1, None);
+        let date = ("date", "Mon, 30 Nov 2026 02:30:50 GMT");
+        for epoch in ["1796005870", "1796005870000"] {
+            assert_eq!(check(429, "", &[bucket(epoch)[0], bucket(epoch)[1], date]).1, Some(20_000));
+            assert_eq!(check(429, "", &bucket(epoch)).1, None);
+        }
         for (text, millis) in [("1s", 1_000), ("6m0s", 360_000), ("500ms", 500), ("2m59.56s", 179_560), ("7", 7_000)] {
             assert_eq!(check(429, "", &bucket(text)).1, Some(millis), "{text}");
         }
@@ -384,6 +422,13 @@ mod tests {
             (400, typed("invalid_request_error", "temperature"), Class::Request),
             (422, String::new(), Class::Request),
             (503, String::new(), Class::Transient),
+            (307, String::new(), Class::Config),
+            (400, r#"{"object":"error","message":"This model's maximum context length is 8192 tokens","code":400}"#.into(), Class::Overflow),
+            (401, typed("invalid_request_error", "no key"), Class::Credential),
+            (400, typed("invalid_request_error", "Your credit balance is too low"), Class::Quota),
+            (200, r#"{"error":{"code":502,"message":"upstream"}}"#.into(), Class::Transient),
+            (200, r#"{"error":{"code":429,"message":"upstream"}}"#.into(), Class::RateLimit),
+            (429, typed("rate_limit_error", "").replace("\"message\":\"\"", "\"details\":{\"error_code\":\"enforced_spend_limit_reached\"}"), Class::Quota),
         ] {
             assert_eq!(check(status, &body, &[]).0, class, "{status} {body}");
         }
