@@ -1,0 +1,21 @@
+"""Runs all tests of this folder, or those named on the command line, and says how many passed."""
+
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    loader = unittest.TestLoader()
+    names = sys.argv[1:]
+    suite = loader.loadTestsFromNames(names) if names else loader.discover(str(HERE), top_level_dir=str(HERE))
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
+    failed = len({str(test) for test, _ in [*result.failures, *result.errors]})
+    print(f"{result.testsRun - failed - len(result.skipped)} passed, {failed} failed", flush=True)
+    return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
