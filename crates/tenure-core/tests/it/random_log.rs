@@ -31,18 +31,28 @@ impl Log {
     fn add(&mut self, what: u8, detail: u8) {
         let text = ["", " ", "hello", "a\0b", "😀 \u{2028}", "\n"][usize::from(detail) % 6].to_owned();
         match what % 12 {
-            0 => drop(self.push(Body::UserMessage { content: vec![Block::Text(text)] })),
-            1 => drop(self.push(Body::SystemMessage { content: vec![Block::Text(text)] })),
+            0 => {
+                self.push(Body::UserMessage { content: vec![Block::Text(text)] });
+            }
+            1 => {
+                self.push(Body::SystemMessage { content: vec![Block::Text(text)] });
+            }
             2 => self.step += 1,
-            3 => drop(self.push(Body::AgentMessage { text: text.clone(), origin: origin(detail, &plain_text(&text)) })),
+            3 => {
+                self.push(Body::AgentMessage { text: text.clone(), origin: origin(detail, &plain_text(&text)) });
+            }
             4 => {
                 let block = format!(r#"{{"type":"thinking","thinking":"hm","signature":"{detail}"}}"#);
-                drop(self.push(Body::AgentThinking { text, origin: origin(detail, &block) }));
+                self.push(Body::AgentThinking { text, origin: origin(detail, &block) });
             }
             5 | 6 => self.call(detail),
             7 | 8 => self.result(detail, &text),
-            9 => drop(self.push(Body::EnvironmentReset { reason: text })),
-            10 => drop(self.push(Body::StatusRunning)),
+            9 => {
+                self.push(Body::EnvironmentReset { reason: text });
+            }
+            10 => {
+                self.push(Body::StatusRunning);
+            }
             _ => self.custom_result(detail, &text),
         }
     }

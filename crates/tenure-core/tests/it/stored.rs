@@ -1,0 +1,365 @@
+//! Stored forms: what was written once is read for ever, whatever is in it; what is damaged or newer
+//! is said to be, and never panics.
+
+use crate::random_log::log;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use tenure_core::failure::Class;
+use tenure_core::stored::*;
+use tenure_core::*;
+
+/// One line per record: its kind, a tab, its text. Lines are added, never changed.
+const V1: &str = include_str!("../fixtures/stored-v1.txt");
+
+fn id(bits: u128) -> EventId {
+    EventId::from_bits(bits)
+}
+
+fn event(body: Body) -> Event {
+    Event { id: id(5), seq: 9, at: Timestamp(11), step: 3, body }
+}
+
+fn text(text: &str) -> Vec<Block> {
+    vec![Block::Text(text.to_owned())]
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+fn origin() -> Origin {
+    Origin { dialect: "anthropic".into(), model: "a/m".into(), blocks: vec![json(r#"{"type":"thinking","big":12345678901234567890123}"#)] }
+}
+
+fn waits() -> Vec<Wait> {
+    let kinds = [
+        WaitKind::Timer,
+        WaitKind::Action,
+        WaitKind::Callback { callback: CallbackId::from_bits(4) },
+        WaitKind::Backoff { class: Class::RateLimit, attempt: 3 },
+        WaitKind::Condition { class: Class::Quota, model: "a/m".into() },
+        WaitKind::Upstream { class: Class::Overflow },
+        WaitKind::Budget { which: Which::Cost },
+        WaitKind::Stuck,
+    ];
+    let wait = |kind| Wait { kind, since: Timestamp(1), until: Some(Timestamp(2)), calls: vec![id(7)] };
+    kinds.into_iter().map(wait).chain([Wait { kind: WaitKind::Stuck, since: Timestamp(1), until: None, calls: Vec::new() }]).collect()
+}
+
+fn stops() -> [Stop; 5] {
+    [Stop::EndTurn, Stop::RequiresAction(vec![id(7)]), Stop::RetriesExhausted, Stop::BudgetReached, Stop::Refusal]
+}
+
+fn ends() -> [End; 3] {
+    [End::Done, End::Failed { reason: "r".into() }, End::Cancelled { processes: "killed".into() }]
+}
+
+/// At least one of each variant.
+fn bodies() -> Vec<Body> {
+    let tool_use_id = id(7);
+    let media = Block::Media { kind: MediaKind::Image, json: json(r#"{"type":"image"}"#) };
+    let usage = Usage { input: 1, output: 2, cache_read: 3, cache_write: 4 };
+    let limits = Limits { steps: Some(1), tokens: None, cost_usd_micros: Some(3), wall: Some(4) };
+    let mut bodies = vec![
+        Body::UserMessage { content: vec![Block::Text("a\0b \u{1F600}".into()), media] },
+        Body::UserInterrupt,
+        Body::UserToolConfirmation { tool_use_id, decision: Decision::Allow },
+        Body::UserToolConfirmation { tool_use_id, decision: Decision::Deny { message: Some("no".into()) } },
+        Body::UserCustomToolResult { tool_use_id, content: text("x"), is_error: true },
+        Body::SystemMessage { content: text("x") },
+        Body::AgentMessage { text: "hi".into(), origin: origin() },
+        Body::AgentThinking { text: "hm".into(), origin: Origin::default() },
+        Body::AgentCustomToolUse { name: "form".into(), input: json("{}"), kind: CallKind::Custom, origin: origin() },
+        Body::ToolStarted { tool_use_id },
+        Body::StatusRunning,
+        Body::StatusRescheduled,
+        Body::Error { class: Class::Transient, message: "Overloaded".into(), retrying: true, request_id: Some("req".into()) },
+        Body::SpanStart { model: "a/m".into(), attempt: 2 },
+        Body::SpanEnd { span: id(8), model: "a/m".into(), is_error: false, usage, cost_usd_micros: Some(12) },
+        Body::CallbackCreated { callback: CallbackId::from_bits(4), label: "ci".into(), expires_at: Timestamp(99) },
+        Body::CallbackReceived { callback: CallbackId::from_bits(4), body: "{}".into() },
+        Body::BudgetUpdated { limits },
+        Body::Updated { update: Update::Paused },
+        Body::Updated { update: Update::Resumed },
+        Body::Updated { update: Update::Title("t".into()) },
+        Body::EnvironmentStarted { driver: "namespace".into(), missing: vec!["cgroup".into()] },
+        Body::EnvironmentReset { reason: "lost".into() },
+    ];
+    for outcome in [Outcome::Done, Outcome::Failed, Outcome::Unknown, Outcome::Denied, Outcome::NotRun, Outcome::Interrupted] {
+        bodies.push(Body::AgentToolResult { tool_use_id, content: text("x"), outcome });
+    }
+    let tools = [
+        (CallKind::Sandbox, Effect::Pure, Permission::Allow),
+        (CallKind::Sleep, Effect::Idempotent, Permission::Ask),
+        (CallKind::CreateCallback, Effect::FilesOnly, Permission::Deny),
+        (CallKind::WaitForCallback, Effect::Once, Permission::Allow),
+        (CallKind::AskUser, Effect::Once, Permission::Allow),
+    ];
+    for (kind, effect, permission) in tools {
+        let malformed = (effect == Effect::Pure).then(|| "bad".to_owned());
+        bodies.push(Body::AgentToolUse { name: "t".into(), input: json("{}"), kind, effect, permission, malformed, origin: Origin::default() });
+    }
+    bodies.extend(stops().map(|stop| Body::StatusIdle { stop }));
+    bodies.extend(ends().map(|end| Body::StatusTerminated { end }));
+    bodies.extend(waits().into_iter().map(|wait| Body::WaitStarted { wait }));
+    bodies.extend([Resolution::Answered, Resolution::Due, Resolution::Cleared].map(|resolution| Body::WaitResolved { resolution }));
+    bodies
+}
+
+fn inputs() -> Vec<Input> {
+    let tool_use_id = id(7);
+    let bodies = [
+        InputBody::Message { content: text("x") },
+        InputBody::System { content: text("x") },
+        InputBody::Interrupt,
+        InputBody::Confirmation { tool_use_id, decision: Decision::Deny { message: None } },
+        InputBody::CustomResult { tool_use_id, content: text("x"), is_error: false },
+        InputBody::Callback { callback: CallbackId::from_bits(4), body: "b".into() },
+        InputBody::Pause,
+        InputBody::Resume,
+        InputBody::Cancel,
+        InputBody::Archive,
+        InputBody::Limits(Limits::NONE),
+        InputBody::Title("t".into()),
+    ];
+    bodies.into_iter().map(|body| Input { id: id(5), at: Timestamp(11), body }).collect()
+}
+
+fn sessions() -> Vec<Session> {
+    let agent = AgentRef { id: AgentId::from_bits(2), version: 3 };
+    let fresh = Session::new(SessionId::from_bits(1), TenantId("t".into()), agent, EnvironmentId::from_bits(4), Timestamp(5));
+    let callback = Some(CallbackId::from_bits(4));
+    let states = [
+        CallState::Ready,
+        CallState::NeedsAnswer { deadline: None },
+        CallState::NeedsAnswer { deadline: Some(Timestamp(3)) },
+        CallState::Started,
+        CallState::Waiting { until: Some(Timestamp(3)), callback },
+    ];
+    let call = |state| Call { id: id(7), seq: 4, step: 2, name: "bash".into(), kind: CallKind::Sandbox, effect: Effect::Once, state };
+    let busy = Session {
+        title: "A title".into(),
+        last_seq: 9,
+        context_from_seq: 2,
+        last_step: 4,
+        position: Position::Tools,
+        status: Status::Running,
+        calls: states.map(call).to_vec(),
+        wait: Some(waits().remove(0)),
+        is_paused: true,
+        budget: Budget { limits: Limits::NONE, steps: 4, usage: Usage { input: 9, ..Usage::default() }, cost_usd_micros: 7, has_unpriced: true },
+        retry: Retry { failures: 2, empty: 1 },
+        repeats: Repeats { digest: u64::MAX, calls: 2, failures: 1 },
+        callbacks: vec![Callback { id: CallbackId::from_bits(4), expires_at: Timestamp(8), received_seq: Some(6) }],
+        ..fresh.clone()
+    };
+    let mut sessions = vec![fresh.clone(), busy];
+    let positions = [Position::Model, Position::Calling { span: id(8), attempt: 2 }];
+    sessions.extend(positions.map(|position| Session { position, status: Status::Rescheduling, ..fresh.clone() }));
+    sessions.extend(ends().map(|end| Session { position: Position::Ended(end), status: Status::Terminated, ..fresh.clone() }));
+    sessions
+}
+
+fn agents() -> Vec<Agent> {
+    let config = ToolConfig { enabled: false, permission: Permission::Ask, effect: Some(Effect::Idempotent) };
+    let configs = BTreeMap::from([("bash".to_owned(), config)]);
+    let plain = Agent {
+        id: AgentId::from_bits(2),
+        version: 1,
+        tenant: TenantId("t".into()),
+        name: "a".into(),
+        description: None,
+        model: "a/m".into(),
+        fallback_models: Vec::new(),
+        system: None,
+        tools: Vec::new(),
+        limits: Limits::default(),
+        policies: Policies::default(),
+        run_loop: Loop::BuiltIn,
+        metadata: BTreeMap::new(),
+        created_at: Timestamp(1),
+        updated_at: Timestamp(2),
+        archived_at: None,
+    };
+    let full = Agent {
+        description: Some("d".into()),
+        fallback_models: vec!["b/m".into()],
+        system: Some("s".into()),
+        tools: vec![
+            Tool::Sandbox { default: ToolConfig::default(), configs: configs.clone() },
+            Tool::Waits { default: config, configs },
+            Tool::Custom(CustomTool { name: "form".into(), description: "d".into(), input_schema: json(r#"{"type":"object"}"#) }),
+        ],
+        policies: Policies { approval_timeout: Some(5), unknown_outcome: UnknownOutcome::AskPerson, max_output_tokens: Some(9), ..Policies::default() },
+        metadata: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+        archived_at: Some(Timestamp(3)),
+        ..plain.clone()
+    };
+    vec![plain, full]
+}
+
+fn environments() -> Vec<Environment> {
+    let plain = Environment {
+        id: EnvironmentId::from_bits(4),
+        tenant: TenantId("t".into()),
+        name: "e".into(),
+        description: None,
+        driver: DriverName::Namespace,
+        network: Network::Off,
+        limits: SandboxLimits::default(),
+        metadata: BTreeMap::new(),
+        created_at: Timestamp(1),
+        updated_at: Timestamp(2),
+        archived_at: None,
+    };
+    let limits = SandboxLimits { memory_bytes: Some(1), processes: Some(2), cpu_millis: Some(3), disk_bytes: Some(4) };
+    let full = Environment { driver: DriverName::Process, network: Network::Host, limits, archived_at: Some(Timestamp(3)), ..plain.clone() };
+    vec![plain.clone(), full, Environment { driver: DriverName::Landlock, ..plain }]
+}
+
+/// Every sample as a line of the fixture.
+fn lines() -> Vec<String> {
+    let events = bodies().into_iter().map(|body| format!("event\t{}", encode_event(&event(body))));
+    let inputs = inputs().into_iter().map(|input| format!("input\t{}", encode_input(&input)));
+    let sessions = sessions().into_iter().map(|session| format!("session\t{}", encode_session(&session)));
+    let agents = agents().into_iter().map(|agent| format!("agent\t{}", encode_agent(&agent)));
+    let environments = environments().into_iter().map(|environment| format!("environment\t{}", encode_environment(&environment)));
+    events.chain(inputs).chain(sessions).chain(agents).chain(environments).collect()
+}
+
+fn decoded_event(text: &str) -> Result<Event, Corrupt> {
+    decode_event(id(5), 9, Timestamp(11), 3, text)
+}
+
+fn decoded_input(text: &str) -> Result<Input, Corrupt> {
+    decode_input(id(5), Timestamp(11), text)
+}
+
+/// Whether a record of this kind can be read.
+fn read(kind: &str, text: &str) -> Result<(), Corrupt> {
+    match kind {
+        "event" => decoded_event(text).map(drop),
+        "input" => decoded_input(text).map(drop),
+        "session" => decode_session(text).map(drop),
+        "agent" => decode_agent(text).map(drop),
+        "environment" => decode_environment(text).map(drop),
+        other => panic!("no such kind of record: {other}"),
+    }
+}
+
+fn fixture() -> impl Iterator<Item = (&'static str, &'static str)> {
+    V1.lines().map(|line| line.split_once('\t').unwrap())
+}
+
+#[test]
+fn p21_records_of_version_1_load_for_ever() {
+    let texts = |kind: &'static str| fixture().filter(move |(of, _)| *of == kind).map(|(_, text)| text);
+    let events: Vec<Event> = texts("event").map(|text| decoded_event(text).unwrap()).collect();
+    assert_eq!(events, bodies().into_iter().map(event).collect::<Vec<_>>());
+    assert_eq!(texts("input").map(|text| decoded_input(text).unwrap()).collect::<Vec<_>>(), inputs());
+    assert_eq!(texts("session").map(|text| decode_session(text).unwrap()).collect::<Vec<_>>(), sessions());
+    assert_eq!(texts("agent").map(|text| decode_agent(text).unwrap()).collect::<Vec<_>>(), agents());
+    assert_eq!(texts("environment").map(|text| decode_environment(text).unwrap()).collect::<Vec<_>>(), environments());
+}
+
+#[test]
+fn this_release_writes_version_1_as_the_fixture_has_it() {
+    assert_eq!(lines(), V1.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_newer_or_damaged_record_says_so() {
+    for (kind, text) in fixture() {
+        let newer = text.replacen("\"v\":1", "\"v\":2", 1);
+        assert!(read(kind, &newer).unwrap_err().reason.contains("version 2"), "{newer}");
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            assert!(read(kind, &text[..end]).is_err(), "{}", &text[..end]);
+        }
+    }
+    assert!(decoded_event("{\"v\":1,\"t\":\"no_such_event\"}").is_err());
+    assert!(decoded_event("null").is_err());
+}
+
+#[test]
+fn a_fresh_head_is_small() {
+    let size = encode_session(&sessions()[0]).len();
+    assert!(size < 400, "{size} bytes");
+}
+
+/// JSON with any strings and numbers in it.
+fn any_json() -> impl Strategy<Value = Json> {
+    (any::<String>(), any::<i64>(), any::<String>()).prop_map(|(name, number, text)| {
+        Json::from_value(&serde_json::json!({ name: [number, text, null, {"x": true}] }))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn o_030_any_text_and_json_come_back_as_they_were(words in any::<[String; 4]>(), input in any_json(), numbers in any::<(u64, i64, u32)>()) {
+        let [a, b, c, d] = words;
+        let origin = Origin { dialect: a.clone(), model: b.clone(), blocks: vec![input.clone()] };
+        let content = vec![Block::Text(c.clone()), Block::Media { kind: MediaKind::Document, json: input.clone() }];
+        let usage = Usage { input: numbers.0, output: numbers.0, cache_read: 0, cache_write: numbers.0 };
+        for body in [
+            Body::UserMessage { content: content.clone() },
+            Body::AgentMessage { text: c.clone(), origin: origin.clone() },
+            Body::AgentToolUse {
+                name: d.clone(), input: input.clone(), kind: CallKind::Sandbox, effect: Effect::Once,
+                permission: Permission::Allow, malformed: Some(a.clone()), origin: origin.clone(),
+            },
+            Body::AgentToolResult { tool_use_id: id(u128::from(numbers.0)), content, outcome: Outcome::Unknown },
+            Body::Error { class: Class::Request, message: c.clone(), retrying: false, request_id: Some(d.clone()) },
+            Body::SpanEnd { span: id(1), model: a.clone(), is_error: true, usage, cost_usd_micros: Some(numbers.0) },
+            Body::CallbackCreated { callback: CallbackId::from_bits(1), label: b.clone(), expires_at: Timestamp(numbers.1) },
+            Body::EnvironmentStarted { driver: a.clone(), missing: vec![b.clone(), c.clone()] },
+        ] {
+            let event = event(body);
+            prop_assert_eq!(decoded_event(&encode_event(&event)), Ok(event));
+        }
+        let session = Session {
+            title: a.clone(),
+            created_at: Timestamp(numbers.1),
+            last_seq: numbers.0,
+            repeats: Repeats { digest: numbers.0, calls: numbers.2, failures: numbers.2 },
+            ..sessions().remove(1)
+        };
+        prop_assert_eq!(decode_session(&encode_session(&session)), Ok(session));
+        let agent = Agent { name: a, system: Some(b.clone()), metadata: BTreeMap::from([(c.clone(), d.clone())]), ..agents().remove(1) };
+        prop_assert_eq!(decode_agent(&encode_agent(&agent)), Ok(agent));
+        let environment = Environment { name: b, description: Some(c.clone()), ..environments().remove(1) };
+        prop_assert_eq!(decode_environment(&encode_environment(&environment)), Ok(environment));
+        let input = Input { id: id(5), at: Timestamp(11), body: InputBody::Callback { callback: CallbackId::from_bits(4), body: d } };
+        prop_assert_eq!(decoded_input(&encode_input(&input)), Ok(input));
+    }
+
+    #[test]
+    fn no_damage_makes_reading_panic(place in any::<prop::sample::Index>(), line in any::<prop::sample::Index>(), byte in any::<char>()) {
+        let lines: Vec<_> = fixture().collect();
+        let (kind, text) = lines[line.index(lines.len())];
+        let mut chars: Vec<char> = text.chars().collect();
+        let place = place.index(chars.len());
+        chars[place] = byte;
+        let _ = read(kind, &chars.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn p4_every_prefix_of_every_log_is_a_valid_conversation(script in proptest::collection::vec(any::<(u8, u8)>(), 0..60)) {
+        let events = log(&script);
+        for end in 0..=events.len() {
+            let messages = transcript(&events[..end]);
+            prop_assert_eq!(validate::validate(&messages), Ok(()));
+            // A range that begins anywhere is valid too: that is what compaction leaves.
+            prop_assert_eq!(validate::validate(&transcript(&events[end..])), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_log_reads_back_from_its_stored_form(script in proptest::collection::vec(any::<(u8, u8)>(), 0..40)) {
+        for event in log(&script) {
+            let stored = encode_event(&event);
+            prop_assert_eq!(decode_event(event.id, event.seq, event.at, event.step, &stored), Ok(event));
+        }
+    }
+}
