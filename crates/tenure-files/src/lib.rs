@@ -1,1 +1,15 @@
 //! The workspace folder of a session: paths that cannot leave it.
+//!
+//! An agent owns the content of its workspace, links included, and is hostile by assumption. Every
+//! operation starts from a file descriptor of the folder and resolves paths *beneath* it in the
+//! kernel (`openat2`), so no link that the agent made, at whatever moment, leads outside
+//! (promise P18). Names are bytes. All functions block; callers use a thread that may.
+
+mod archive;
+mod error;
+mod path;
+mod workspace;
+
+pub use archive::{ImportLimits, Imported};
+pub use error::{Error, Kind};
+pub use workspace::{Entry, EntryKind, MAX_LIST, MAX_READ, OpenFile, Workspace};
