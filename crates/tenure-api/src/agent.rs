@@ -170,7 +170,12 @@ impl WireAgent {
 impl SessionAgent {
     /// An agent as part of a session.
     pub fn of(agent: &Agent) -> Self {
-        Self { id: agent.id.to_string(), kind: "agent".into(), version: agent.version, definition: Definition::of(agent) }
+        Self {
+            id: agent.id.to_string(),
+            kind: "agent".into(),
+            version: agent.version,
+            definition: Definition::of(agent),
+        }
     }
 }
 
@@ -180,7 +185,12 @@ impl Definition {
         Self {
             name: agent.name.clone(),
             description: agent.description.clone(),
-            model: WireModel { id: agent.model.clone(), speed: "standard".into(), effort: None, inference_geo: None },
+            model: WireModel {
+                id: agent.model.clone(),
+                speed: "standard".into(),
+                effort: None,
+                inference_geo: None,
+            },
             system: agent.system.clone(),
             tools: agent.tools.iter().map(tool::write).collect(),
             mcp_servers: Vec::new(),
@@ -207,7 +217,9 @@ impl WirePolicies {
                 base_ms: policies.retry.base,
                 cap_ms: policies.retry.cap,
             },
-            approval: WireApproval { timeout_seconds: policies.approval_timeout.map(|millis| millis / 1_000) },
+            approval: WireApproval {
+                timeout_seconds: policies.approval_timeout.map(|millis| millis / 1_000),
+            },
             unknown_outcome: match policies.unknown_outcome {
                 UnknownOutcome::TellModel => "tell_model".into(),
                 UnknownOutcome::AskPerson => "ask_person".into(),

@@ -8,6 +8,7 @@ mod base64;
 
 pub mod agent;
 pub mod callback;
+pub mod client;
 pub mod environment;
 pub mod error;
 pub mod event;

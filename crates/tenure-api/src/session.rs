@@ -1,15 +1,17 @@
 //! Sessions on the wire.
 
 use crate::agent::SessionAgent;
-use crate::event::{StopReason, WireWait, read_events};
 use crate::error::Code;
+use crate::event::{StopReason, WireWait, read_events};
 use crate::fields::{Fields, Problem};
 use crate::limits::{LimitsChange, Money, WireBudget, WireLimits, dollars};
 use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{Agent, AgentId, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp};
+use tenure_core::{
+    Agent, AgentId, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp,
+};
 
 /// Longest title, in characters.
 const MAX_TITLE: usize = 512;
@@ -163,7 +165,8 @@ impl WireSession {
         };
         let mut warnings = Vec::new();
         if budget.has_unpriced {
-            warnings.push("a model without a known price was used; its cost is not counted".to_owned());
+            warnings
+                .push("a model without a known price was used; its cost is not counted".to_owned());
         }
         Self {
             id: session.id.to_string(),
@@ -181,32 +184,43 @@ impl WireSession {
                 input_tokens: usage.input,
                 output_tokens: usage.output,
                 cache_read_input_tokens: usage.cache_read,
-                cache_creation: CacheCreation { ephemeral_5m_input_tokens: usage.cache_write, ephemeral_1h_input_tokens: 0 },
+                cache_creation: CacheCreation {
+                    ephemeral_5m_input_tokens: usage.cache_write,
+                    ephemeral_1h_input_tokens: 0,
+                },
                 list_cost: Money::of_micros(budget.cost_usd_micros),
                 cost_usd: dollars(budget.cost_usd_micros),
                 has_unpriced: budget.has_unpriced,
             },
-            stats: WireStats { duration_seconds: around.updated_at.since(session.created_at) as f64 / 1_000.0 },
+            stats: WireStats {
+                duration_seconds: around.updated_at.since(session.created_at) as f64 / 1_000.0,
+            },
             resources: Vec::new(),
             vault_ids: Vec::new(),
             outcome_evaluations: Vec::new(),
             deployment_id: None,
-            phase: phase(session, around.is_leased, around.inbox_len).name().into(),
+            phase: phase(session, around.is_leased, around.inbox_len)
+                .name()
+                .into(),
             wait: session.wait.as_ref().map(WireWait::of),
             stop_reason,
             limits: WireLimits::of(budget.limits),
             steps: budget.steps,
-            open_calls: session.calls.iter().map(|call| WireCall {
-                id: call.id.to_string(),
-                name: call.name.clone(),
-                state: match call.state {
-                    CallState::Ready => "ready",
-                    CallState::NeedsAnswer { .. } => "needs_answer",
-                    CallState::Started => "started",
-                    CallState::Waiting { .. } => "waiting",
-                }
-                .into(),
-            }).collect(),
+            open_calls: session
+                .calls
+                .iter()
+                .map(|call| WireCall {
+                    id: call.id.to_string(),
+                    name: call.name.clone(),
+                    state: match call.state {
+                        CallState::Ready => "ready",
+                        CallState::NeedsAnswer { .. } => "needs_answer",
+                        CallState::Started => "started",
+                        CallState::Waiting { .. } => "waiting",
+                    }
+                    .into(),
+                })
+                .collect(),
             last_seq: session.last_seq,
             inbox_len: around.inbox_len,
             is_paused: session.is_paused,
@@ -242,21 +256,37 @@ impl SessionCreate {
     /// # Errors
     /// The first field that is wrong or not served.
     pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
-        fields.refuse("resources", "resources are not served yet; write files with PUT /v1/sessions/{id}/files")?;
+        fields.refuse(
+            "resources",
+            "resources are not served yet; write files with PUT /v1/sessions/{id}/files",
+        )?;
         fields.refuse("vault_ids", "vaults are not served yet")?;
         let (agent, version) = read_agent(fields)?;
         let environment = fields.required_text("environment_id", 128)?;
-        let environment = environment
-            .parse()
-            .map_err(|_| Problem::new(Code::EnvironmentNotFound, format!("environment_id: there is no environment {environment:?}")))?;
+        let environment = environment.parse().map_err(|_| {
+            Problem::new(
+                Code::EnvironmentNotFound,
+                format!("environment_id: there is no environment {environment:?}"),
+            )
+        })?;
         let inputs = match fields.list(INITIAL_EVENTS, crate::event::MAX_EVENTS)? {
             Some(list) if !list.is_empty() => read_events(fields, INITIAL_EVENTS)?,
             Some(_) | None => Vec::new(),
         };
-        if inputs.iter().any(|input| !matches!(input, InputBody::Message { .. } | InputBody::System { .. })) {
-            return Err(Problem::new(Code::UnsupportedEvent, format!("{INITIAL_EVENTS}: a session begins with messages")));
+        if inputs
+            .iter()
+            .any(|input| !matches!(input, InputBody::Message { .. } | InputBody::System { .. }))
+        {
+            return Err(Problem::new(
+                Code::UnsupportedEvent,
+                format!("{INITIAL_EVENTS}: a session begins with messages"),
+            ));
         }
-        let metadata = fields.metadata()?.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let metadata = fields
+            .metadata()?
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect();
         Ok(Self {
             agent,
             version,
@@ -272,7 +302,12 @@ impl SessionCreate {
 fn read_agent(fields: &Fields<'_>) -> Result<(AgentId, Option<u32>), Problem> {
     let value = fields.required("agent")?;
     let parse = |text: String, path: &str| {
-        text.parse().map_err(|_| Problem::new(Code::AgentNotFound, format!("{path}: there is no agent {text:?}")))
+        text.parse().map_err(|_| {
+            Problem::new(
+                Code::AgentNotFound,
+                format!("{path}: there is no agent {text:?}"),
+            )
+        })
     };
     let path = fields.path("agent");
     if let Value::String(text) = value {
@@ -282,12 +317,21 @@ fn read_agent(fields: &Fields<'_>) -> Result<(AgentId, Option<u32>), Problem> {
     match agent.text("type", 64)?.as_deref() {
         None | Some("agent") => {}
         Some(kind) => {
-            return Err(Problem::new(Code::UnsupportedFeature, format!("{}: {kind:?} is not served yet; make a version of the agent instead", agent.path("type"))));
+            return Err(Problem::new(
+                Code::UnsupportedFeature,
+                format!(
+                    "{}: {kind:?} is not served yet; make a version of the agent instead",
+                    agent.path("type")
+                ),
+            ));
         }
     }
     let version = agent.number("version")?.filter(|version| *version > 0);
     let version = version.map(|version| u32::try_from(version).unwrap_or(u32::MAX));
-    Ok((parse(agent.required_text("id", 128)?, &agent.path("id"))?, version))
+    Ok((
+        parse(agent.required_text("id", 128)?, &agent.path("id"))?,
+        version,
+    ))
 }
 
 /// A change of a session.
@@ -309,7 +353,10 @@ impl SessionUpdate {
     pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
         fields.refuse("agent", "the agent of a session cannot be changed yet")?;
         fields.refuse("vault_ids", "vaults are not served yet")?;
-        let title = fields.change("title").map(|_| fields.text("title", MAX_TITLE)).transpose()?;
+        let title = fields
+            .change("title")
+            .map(|_| fields.text("title", MAX_TITLE))
+            .transpose()?;
         Ok(Self {
             title: title.map(Option::unwrap_or_default),
             metadata: fields.metadata()?,

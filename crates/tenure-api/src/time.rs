@@ -4,13 +4,19 @@ use tenure_core::Timestamp;
 
 /// Writes a time; one that no calendar holds becomes the nearest that one does.
 pub fn write(at: Timestamp) -> String {
-    let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or(if at.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX });
+    let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or(if at.0 < 0 {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    });
     format!("{at:.3}")
 }
 
 /// Reads a time with any offset.
 pub fn read(text: &str) -> Option<Timestamp> {
-    text.parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_millisecond()))
+    text.parse::<jiff::Timestamp>()
+        .ok()
+        .map(|at| Timestamp(at.as_millisecond()))
 }
 
 #[cfg(test)]

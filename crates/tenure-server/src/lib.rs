@@ -1,1 +1,25 @@
 //! Routes, authentication and event streams.
+//!
+//! [`router`] is the whole API as one service over a [`ServerState`]; [`serve`] puts it on a
+//! listener with limits for slow and silent clients. The server holds nothing of its own: the store
+//! is the truth, nodes tell previews, and any server answers for any session.
+//!
+//! Absent on purpose: the server never advances a session. It puts inputs into inboxes and reads.
+
+mod deliver;
+mod error;
+mod keys;
+mod layers;
+mod live;
+mod page;
+mod rate;
+mod request;
+mod router;
+mod routes;
+mod serve;
+mod state;
+
+pub use keys::{Caller, Keys};
+pub use router::router;
+pub use serve::{HEADER_TIMEOUT, MAX_CONNECTIONS, STOP_WITHIN, WRITE_TIMEOUT, serve};
+pub use state::{Config, FolderOf, Ids, KnownModel, ModelCheck, ServerState, TimeIds};

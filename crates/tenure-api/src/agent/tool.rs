@@ -43,7 +43,10 @@ pub(super) fn read_all(fields: &Fields<'_>) -> Result<Vec<Tool>, Problem> {
             Tool::Custom(custom) => custom.name.clone(),
         };
         if !names.insert(name.clone()) {
-            return Err(Problem::invalid(&path, format_args!("{name} is listed twice")));
+            return Err(Problem::invalid(
+                &path,
+                format_args!("{name} is listed twice"),
+            ));
         }
         tools.push(tool);
     }
@@ -61,11 +64,18 @@ fn read(tool: &Fields<'_>) -> Result<Tool, Problem> {
             Ok(Tool::Waits { default, configs })
         }
         "custom" => read_custom(tool).map(Tool::Custom),
-        kind => Err(Problem::new(Code::UnsupportedTool, format!("{}: {kind:?} is not served", tool.path("type")))),
+        kind => Err(Problem::new(
+            Code::UnsupportedTool,
+            format!("{}: {kind:?} is not served", tool.path("type")),
+        )),
     }
 }
 
-fn read_set(set: &Fields<'_>, known: &[&str], absent: &[&str]) -> Result<(ToolConfig, BTreeMap<String, ToolConfig>), Problem> {
+fn read_set(
+    set: &Fields<'_>,
+    known: &[&str],
+    absent: &[&str],
+) -> Result<(ToolConfig, BTreeMap<String, ToolConfig>), Problem> {
     let default = match set.inner("default_config")? {
         Some(config) => read_config(&config, ToolConfig::default())?,
         None => ToolConfig::default(),
@@ -80,16 +90,31 @@ fn read_set(set: &Fields<'_>, known: &[&str], absent: &[&str]) -> Result<(ToolCo
         let is_on = config.flag("enabled")?.unwrap_or(default.enabled);
         if absent.contains(&name.as_str()) {
             if is_on {
-                return Err(Problem::new(Code::UnsupportedTool, format!("{}: {name} is not served yet; switch it off with enabled false", config.path("name"))));
+                return Err(Problem::new(
+                    Code::UnsupportedTool,
+                    format!(
+                        "{}: {name} is not served yet; switch it off with enabled false",
+                        config.path("name")
+                    ),
+                ));
             }
             continue;
         }
         if !known.contains(&name.as_str()) {
-            return Err(Problem::invalid(&config.path("name"), format_args!("there is no tool {name:?} in this set; there are {}", known.join(", "))));
+            return Err(Problem::invalid(
+                &config.path("name"),
+                format_args!(
+                    "there is no tool {name:?} in this set; there are {}",
+                    known.join(", ")
+                ),
+            ));
         }
         let read = read_config(&config, default)?;
         if configs.insert(name.clone(), read).is_some() {
-            return Err(Problem::invalid(&path, format_args!("{name} is listed twice")));
+            return Err(Problem::invalid(
+                &path,
+                format_args!("{name} is listed twice"),
+            ));
         }
     }
     Ok((default, configs))
@@ -102,7 +127,12 @@ fn read_config(config: &Fields<'_>, default: ToolConfig) -> Result<ToolConfig, P
             "always_allow" => Permission::Allow,
             "always_ask" => Permission::Ask,
             "always_deny" => Permission::Deny,
-            kind => return Err(Problem::new(Code::UnsupportedPermission, format!("{}: {kind:?} is not served", policy.path("type")))),
+            kind => {
+                return Err(Problem::new(
+                    Code::UnsupportedPermission,
+                    format!("{}: {kind:?} is not served", policy.path("type")),
+                ));
+            }
         },
     };
     let effect = match config.change("effect") {
@@ -113,27 +143,58 @@ fn read_config(config: &Fields<'_>, default: ToolConfig) -> Result<ToolConfig, P
             "idempotent" => Effect::Idempotent,
             "files_only" => Effect::FilesOnly,
             "once" => Effect::Once,
-            other => return Err(Problem::invalid(&config.path("effect"), format_args!("{other:?} is not one of pure, idempotent, files_only, once"))),
+            other => {
+                return Err(Problem::invalid(
+                    &config.path("effect"),
+                    format_args!("{other:?} is not one of pure, idempotent, files_only, once"),
+                ));
+            }
         }),
     };
-    Ok(ToolConfig { enabled: config.flag("enabled")?.unwrap_or(default.enabled), permission, effect })
+    Ok(ToolConfig {
+        enabled: config.flag("enabled")?.unwrap_or(default.enabled),
+        permission,
+        effect,
+    })
 }
 
 fn read_custom(tool: &Fields<'_>) -> Result<CustomTool, Problem> {
     let name = tool.required_text("name", MAX_NAME)?;
-    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
-        return Err(Problem::invalid(&tool.path("name"), "may hold letters, digits, _ and - only"));
+    if !name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    {
+        return Err(Problem::invalid(
+            &tool.path("name"),
+            "may hold letters, digits, _ and - only",
+        ));
     }
-    if WORKSPACE_TOOLS.iter().chain(&WAIT_TOOLS).any(|known| *known == name) {
-        return Err(Problem::invalid(&tool.path("name"), format_args!("{name} is the name of a built-in tool")));
+    if WORKSPACE_TOOLS
+        .iter()
+        .chain(&WAIT_TOOLS)
+        .any(|known| *known == name)
+    {
+        return Err(Problem::invalid(
+            &tool.path("name"),
+            format_args!("{name} is the name of a built-in tool"),
+        ));
     }
     let schema = tool.required("input_schema")?;
     let fields = Fields::at(schema, &tool.path("input_schema"))?;
     if fields.kind()? != "object" {
-        return Err(Problem::invalid(&fields.path("type"), "the input of a tool is an object"));
+        return Err(Problem::invalid(
+            &fields.path("type"),
+            "the input of a tool is an object",
+        ));
     }
-    let description = tool.text("description", MAX_DESCRIPTION)?.unwrap_or_default();
-    Ok(CustomTool { name, description, input_schema: Json::from_value(schema) })
+    let description = tool
+        .text("description", MAX_DESCRIPTION)?
+        .unwrap_or_default();
+    Ok(CustomTool {
+        name,
+        description,
+        input_schema: Json::from_value(schema),
+    })
 }
 
 /// A tool as the API shows it.
@@ -187,17 +248,30 @@ pub fn effective_tools(agent: &Agent) -> (Vec<EffectiveTool>, Vec<String>) {
             Tool::Sandbox { default, configs } => {
                 tools.extend(offered(&WORKSPACE_TOOLS, *default, configs));
                 if default.enabled {
-                    warnings.push(format!("{} of {TOOLSET} are not served yet; the model is not offered them", ABSENT_TOOLS.join(" and ")));
+                    warnings.push(format!(
+                        "{} of {TOOLSET} are not served yet; the model is not offered them",
+                        ABSENT_TOOLS.join(" and ")
+                    ));
                 }
             }
-            Tool::Waits { default, configs } => tools.extend(offered(&WAIT_TOOLS, *default, configs)),
-            Tool::Custom(custom) => tools.push(EffectiveTool { name: custom.name.clone(), permission: "client".into(), effect: None }),
+            Tool::Waits { default, configs } => {
+                tools.extend(offered(&WAIT_TOOLS, *default, configs))
+            }
+            Tool::Custom(custom) => tools.push(EffectiveTool {
+                name: custom.name.clone(),
+                permission: "client".into(),
+                effect: None,
+            }),
         }
     }
     (tools, warnings)
 }
 
-fn offered<'a>(names: &'a [&str], default: ToolConfig, configs: &'a BTreeMap<String, ToolConfig>) -> impl Iterator<Item = EffectiveTool> + 'a {
+fn offered<'a>(
+    names: &'a [&str],
+    default: ToolConfig,
+    configs: &'a BTreeMap<String, ToolConfig>,
+) -> impl Iterator<Item = EffectiveTool> + 'a {
     names.iter().filter_map(move |name| {
         let config = configs.get(*name).copied().unwrap_or(default);
         config.enabled.then(|| EffectiveTool {

@@ -61,14 +61,21 @@ impl Error {
         } else {
             Unreached::Broken
         };
-        Self::Unreachable { base: base.to_owned(), reason, source }
+        Self::Unreachable {
+            base: base.to_owned(),
+            reason,
+            source,
+        }
     }
 
     /// The refusal of the server, if it is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::Address { .. } | Self::Unreachable { .. } | Self::Unreadable { .. } | Self::Unsendable { .. } => None,
+            Self::Address { .. }
+            | Self::Unreachable { .. }
+            | Self::Unreadable { .. }
+            | Self::Unsendable { .. } => None,
         }
     }
 }
@@ -76,12 +83,28 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address { address, reason } => write!(f, "{address:?} is not the address of a server: {reason}"),
-            Self::Unreachable { base, reason: Unreached::NoConnection, .. } => write!(f, "nothing answers at {base}"),
-            Self::Unreachable { base, reason: Unreached::TimedOut, .. } => write!(f, "server at {base} did not answer in time"),
-            Self::Unreachable { base, reason: Unreached::Broken, .. } => write!(f, "connection to the server at {base} broke"),
+            Self::Address { address, reason } => {
+                write!(f, "{address:?} is not the address of a server: {reason}")
+            }
+            Self::Unreachable {
+                base,
+                reason: Unreached::NoConnection,
+                ..
+            } => write!(f, "nothing answers at {base}"),
+            Self::Unreachable {
+                base,
+                reason: Unreached::TimedOut,
+                ..
+            } => write!(f, "server at {base} did not answer in time"),
+            Self::Unreachable {
+                base,
+                reason: Unreached::Broken,
+                ..
+            } => write!(f, "connection to the server at {base} broke"),
             Self::Refused(refusal) => write!(f, "{}", refusal.message),
-            Self::Unreadable { base, reason } => write!(f, "cannot read the answer of {base}: {reason}"),
+            Self::Unreadable { base, reason } => {
+                write!(f, "cannot read the answer of {base}: {reason}")
+            }
             Self::Unsendable { what, reason } => write!(f, "cannot send the {what}: {reason}"),
         }
     }
@@ -91,7 +114,10 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unreachable { source, .. } => Some(source),
-            Self::Address { .. } | Self::Refused(_) | Self::Unreadable { .. } | Self::Unsendable { .. } => None,
+            Self::Address { .. }
+            | Self::Refused(_)
+            | Self::Unreadable { .. }
+            | Self::Unsendable { .. } => None,
         }
     }
 }
@@ -125,8 +151,19 @@ impl Refusal {
         let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
         let foreign = || {
             let text = String::from_utf8_lossy(body);
-            let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("").chars().take(200).collect::<String>();
-            if first.is_empty() { format!("HTTP status {status} without a reason") } else { format!("HTTP status {status}: {first}") }
+            let first = text
+                .lines()
+                .map(str::trim)
+                .find(|line| !line.is_empty())
+                .unwrap_or("")
+                .chars()
+                .take(200)
+                .collect::<String>();
+            if first.is_empty() {
+                format!("HTTP status {status} without a reason")
+            } else {
+                format!("HTTP status {status}: {first}")
+            }
         };
         Self {
             status,
@@ -136,7 +173,11 @@ impl Refusal {
             hint: text("hint"),
             docs: text("docs"),
             details: error.get("details").cloned().unwrap_or(Value::Null),
-            request_id: value.get("request_id").and_then(Value::as_str).map(str::to_owned).or(request_id),
+            request_id: value
+                .get("request_id")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .or(request_id),
         }
     }
 }
@@ -173,6 +214,9 @@ mod tests {
 
     #[test]
     fn an_empty_error_body_still_says_the_status() {
-        assert_eq!(Refusal::read(503, None, b"").message, "HTTP status 503 without a reason");
+        assert_eq!(
+            Refusal::read(503, None, b"").message,
+            "HTTP status 503 without a reason"
+        );
     }
 }

@@ -59,7 +59,12 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) async fn open(client: Client, session: String, from: From, previews: bool) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        client: Client,
+        session: String,
+        from: From,
+        previews: bool,
+    ) -> Result<Self, Error> {
         let mut stream = Self {
             client,
             session,
@@ -108,7 +113,10 @@ impl EventStream {
                         Err(_) => {
                             return Err(Error::Unreadable {
                                 base: self.client.base().to_owned(),
-                                reason: format!("a frame of the stream is longer than {} bytes", super::MAX_FRAME_BYTES),
+                                reason: format!(
+                                    "a frame of the stream is longer than {} bytes",
+                                    super::MAX_FRAME_BYTES
+                                ),
                             });
                         }
                     }
@@ -144,7 +152,10 @@ impl EventStream {
             query.push(("event_deltas[]", "agent.message"));
         }
         let path = ["v1", "sessions", &self.session, "events", "stream"];
-        let request = self.client.request(Method::GET, &path, &query)?.header("accept", "text/event-stream");
+        let request = self
+            .client
+            .request(Method::GET, &path, &query)?
+            .header("accept", "text/event-stream");
         self.connection = Some(self.client.send(request, &headers).await?);
         self.decoder = Frames::default();
         Ok(())
@@ -153,17 +164,24 @@ impl EventStream {
     /// Whether another try can't help: the server answered, and it was not "later".
     fn is_final(&self, error: &Error) -> bool {
         match error {
-            Error::Refused(refusal) => (refusal.status < 500 && refusal.status != 429) || self.failures >= MOST_FAILURES,
+            Error::Refused(refusal) => {
+                (refusal.status < 500 && refusal.status != 429) || self.failures >= MOST_FAILURES
+            }
             Error::Unreachable { .. } => self.failures >= MOST_FAILURES,
             Error::Address { .. } | Error::Unreadable { .. } | Error::Unsendable { .. } => true,
         }
     }
 
     fn wait_again(&mut self) -> Next {
-        let most = FIRST_WAIT.saturating_mul(1 << self.failures.min(8)).min(LONGEST_WAIT);
+        let most = FIRST_WAIT
+            .saturating_mul(1 << self.failures.min(8))
+            .min(LONGEST_WAIT);
         let wait = most.mul_f64(rand::rng().random_range(0.1..=1.0));
         self.failures += 1;
         self.pending_wait = Some(wait);
-        Next::Reconnecting { failures: self.failures, wait }
+        Next::Reconnecting {
+            failures: self.failures,
+            wait,
+        }
     }
 }

@@ -60,8 +60,24 @@ const TAR: &str = "application/x-tar";
 
 const LIST: &[&str] = &["limit", "page", "include_archived"];
 
-const fn operation(method: &'static str, path: &'static str, id: &'static str, summary: &'static str, reply: Reply) -> Operation {
-    Operation { method, path, id, summary, query: &[], request: None, reply_type: JSON, reply, is_open: false }
+const fn operation(
+    method: &'static str,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    reply: Reply,
+) -> Operation {
+    Operation {
+        method,
+        path,
+        id,
+        summary,
+        query: &[],
+        request: None,
+        reply_type: JSON,
+        reply,
+        is_open: false,
+    }
 }
 
 impl Operation {
@@ -93,49 +109,334 @@ impl Operation {
 
 /// All operations.
 pub const OPERATIONS: &[Operation] = &[
-    operation("post", "/v1/agents", "createAgent", "Makes an agent.", Reply::One("Agent")).body("AgentChange"),
-    operation("get", "/v1/agents", "listAgents", "Lists the newest versions of agents, newest first.", Reply::Page("Agent")).query(LIST),
-    operation("get", "/v1/agents/{agent_id}", "getAgent", "Gives one version of an agent.", Reply::One("Agent")).query(&["version"]),
-    operation("post", "/v1/agents/{agent_id}", "updateAgent", "Makes a new version of an agent.", Reply::One("Agent")).body("AgentChange"),
-    operation("post", "/v1/agents/{agent_id}/archive", "archiveAgent", "Archives an agent; its sessions go on.", Reply::One("Agent")),
-    operation("get", "/v1/agents/{agent_id}/versions", "listAgentVersions", "Lists all versions of an agent, newest first.", Reply::Page("Agent")).query(LIST),
-    operation("post", "/v1/environments", "createEnvironment", "Makes an environment.", Reply::One("Environment")).body("EnvironmentChange"),
-    operation("get", "/v1/environments", "listEnvironments", "Lists environments, newest first.", Reply::Page("Environment")).query(LIST),
-    operation("get", "/v1/environments/{environment_id}", "getEnvironment", "Gives an environment.", Reply::One("Environment")),
-    operation("post", "/v1/environments/{environment_id}", "updateEnvironment", "Changes an environment.", Reply::One("Environment")).body("EnvironmentChange"),
-    operation("delete", "/v1/environments/{environment_id}", "deleteEnvironment", "Removes an environment that no live session uses.", Reply::One("Deleted")),
-    operation("post", "/v1/environments/{environment_id}/archive", "archiveEnvironment", "Archives an environment.", Reply::One("Environment")),
-    operation("post", "/v1/sessions", "createSession", "Makes a session; it starts idle.", Reply::One("Session")).body("SessionCreate"),
-    operation("get", "/v1/sessions", "listSessions", "Lists sessions, newest first; tail finds those whose id ends so.", Reply::Page("Session")).query(&[
-        "limit", "page", "order", "agent_id", "agent_version", "statuses[]", "phases[]", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]", "include_archived", "tail",
+    operation(
+        "post",
+        "/v1/agents",
+        "createAgent",
+        "Makes an agent.",
+        Reply::One("Agent"),
+    )
+    .body("AgentChange"),
+    operation(
+        "get",
+        "/v1/agents",
+        "listAgents",
+        "Lists the newest versions of agents, newest first.",
+        Reply::Page("Agent"),
+    )
+    .query(LIST),
+    operation(
+        "get",
+        "/v1/agents/{agent_id}",
+        "getAgent",
+        "Gives one version of an agent.",
+        Reply::One("Agent"),
+    )
+    .query(&["version"]),
+    operation(
+        "post",
+        "/v1/agents/{agent_id}",
+        "updateAgent",
+        "Makes a new version of an agent.",
+        Reply::One("Agent"),
+    )
+    .body("AgentChange"),
+    operation(
+        "post",
+        "/v1/agents/{agent_id}/archive",
+        "archiveAgent",
+        "Archives an agent; its sessions go on.",
+        Reply::One("Agent"),
+    ),
+    operation(
+        "get",
+        "/v1/agents/{agent_id}/versions",
+        "listAgentVersions",
+        "Lists all versions of an agent, newest first.",
+        Reply::Page("Agent"),
+    )
+    .query(LIST),
+    operation(
+        "post",
+        "/v1/environments",
+        "createEnvironment",
+        "Makes an environment.",
+        Reply::One("Environment"),
+    )
+    .body("EnvironmentChange"),
+    operation(
+        "get",
+        "/v1/environments",
+        "listEnvironments",
+        "Lists environments, newest first.",
+        Reply::Page("Environment"),
+    )
+    .query(LIST),
+    operation(
+        "get",
+        "/v1/environments/{environment_id}",
+        "getEnvironment",
+        "Gives an environment.",
+        Reply::One("Environment"),
+    ),
+    operation(
+        "post",
+        "/v1/environments/{environment_id}",
+        "updateEnvironment",
+        "Changes an environment.",
+        Reply::One("Environment"),
+    )
+    .body("EnvironmentChange"),
+    operation(
+        "delete",
+        "/v1/environments/{environment_id}",
+        "deleteEnvironment",
+        "Removes an environment that no live session uses.",
+        Reply::One("Deleted"),
+    ),
+    operation(
+        "post",
+        "/v1/environments/{environment_id}/archive",
+        "archiveEnvironment",
+        "Archives an environment.",
+        Reply::One("Environment"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions",
+        "createSession",
+        "Makes a session; it starts idle.",
+        Reply::One("Session"),
+    )
+    .body("SessionCreate"),
+    operation(
+        "get",
+        "/v1/sessions",
+        "listSessions",
+        "Lists sessions, newest first; tail finds those whose id ends so.",
+        Reply::Page("Session"),
+    )
+    .query(&[
+        "limit",
+        "page",
+        "order",
+        "agent_id",
+        "agent_version",
+        "statuses[]",
+        "phases[]",
+        "created_at[gt]",
+        "created_at[gte]",
+        "created_at[lt]",
+        "created_at[lte]",
+        "include_archived",
+        "tail",
     ]),
-    operation("get", "/v1/sessions/{session_id}", "getSession", "Gives a session.", Reply::One("Session")),
-    operation("post", "/v1/sessions/{session_id}", "updateSession", "Changes title, metadata or limits of a session.", Reply::One("Session")).body("SessionUpdate"),
-    operation("delete", "/v1/sessions/{session_id}", "deleteSession", "Removes a session that is not worked on, with its files.", Reply::One("Deleted")),
-    operation("post", "/v1/sessions/{session_id}/archive", "archiveSession", "Ends a session in good order.", Reply::One("Session")),
-    operation("get", "/v1/sessions/{session_id}/events", "listEvents", "Lists events, oldest first; inputs that wait come last, with seq null.", Reply::Page("Event")).query(&[
-        "limit", "page", "order", "types[]", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]",
+    operation(
+        "get",
+        "/v1/sessions/{session_id}",
+        "getSession",
+        "Gives a session.",
+        Reply::One("Session"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}",
+        "updateSession",
+        "Changes title, metadata or limits of a session.",
+        Reply::One("Session"),
+    )
+    .body("SessionUpdate"),
+    operation(
+        "delete",
+        "/v1/sessions/{session_id}",
+        "deleteSession",
+        "Removes a session that is not worked on, with its files.",
+        Reply::One("Deleted"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/archive",
+        "archiveSession",
+        "Ends a session in good order.",
+        Reply::One("Session"),
+    ),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/events",
+        "listEvents",
+        "Lists events, oldest first; inputs that wait come last, with seq null.",
+        Reply::Page("Event"),
+    )
+    .query(&[
+        "limit",
+        "page",
+        "order",
+        "types[]",
+        "created_at[gt]",
+        "created_at[gte]",
+        "created_at[lt]",
+        "created_at[lte]",
     ]),
-    operation("post", "/v1/sessions/{session_id}/events", "sendEvents", "Sends events, all or none; answered when they are durable.", Reply::Page("Event")).body("SendEvents"),
-    operation("get", "/v1/sessions/{session_id}/events/stream", "streamEvents", "Streams events; resumes after Last-Event-ID or ?after=, else live only.", Reply::One("Event"))
-        .query(&["after", "event_deltas[]"])
-        .gives("text/event-stream"),
-    operation("get", "/v1/sessions/{session_id}/explain", "explainSession", "Says why a session does not run now, and what would make it go on.", Reply::One("Explanation")),
-    operation("get", "/v1/sessions/{session_id}/timeline", "getTimeline", "Lists turns, model calls, tool calls and waits in the order of their begin.", Reply::Page("Span")).query(&["limit", "page"]),
-    operation("post", "/v1/sessions/{session_id}/pause", "pauseSession", "Holds a session at the next step boundary.", Reply::One("Session")),
-    operation("post", "/v1/sessions/{session_id}/resume", "resumeSession", "Lets a session go on, and tries now what it backs off from.", Reply::One("Session")),
-    operation("post", "/v1/sessions/{session_id}/cancel", "cancelSession", "Ends a session for good; the last event comes when its processes are gone.", Reply::One("Session")),
-    operation("post", "/v1/sessions/{session_id}/budget", "changeBudget", "Changes the limits of a session.", Reply::One("Session")).body("Limits"),
-    operation("get", "/v1/sessions/{session_id}/files", "listFiles", "Lists a folder of the workspace as it is now.", Reply::One("Folder")).query(&["path"]),
-    operation("get", "/v1/sessions/{session_id}/files/content", "readFile", "Gives a file as a download; takes Range and If-None-Match.", Reply::Bytes).query(&["path"]).gives(BYTES),
-    operation("put", "/v1/sessions/{session_id}/files/content", "writeFile", "Writes a file of the workspace.", Reply::One("File")).query(&["path", "mode"]).takes(BYTES),
-    operation("get", "/v1/sessions/{session_id}/files/archive", "readArchive", "Gives a folder of the workspace as tar.", Reply::Bytes).query(&["path"]).gives(TAR),
-    operation("put", "/v1/sessions/{session_id}/files/archive", "writeArchive", "Unpacks a tar into a folder of the workspace.", Reply::One("Unpacked")).query(&["path"]).takes(TAR),
-    operation("get", "/v1/sessions/{session_id}/outputs/{tool_use_id}", "readOutput", "Gives the full output of a command; takes Range.", Reply::Bytes).gives(BYTES),
-    operation("post", "/v1/callbacks/{token}", "answerCallback", "Takes the answer of an outside job; a repeat gets the same reply.", Reply::One("CallbackReceipt")).takes(BYTES).open(),
-    operation("get", "/v1/approvals", "listApprovals", "Lists calls that need a person, across sessions.", Reply::Page("Approval")).query(&["limit", "page"]),
-    operation("get", "/v1/nodes", "listNodes", "Lists the nodes of the installation.", Reply::Page("Node")),
-    operation("get", "/healthz", "healthz", "Says that the process answers.", Reply::One("Status")).open(),
-    operation("get", "/readyz", "readyz", "Says that the store answers too.", Reply::One("Status")).open(),
-    operation("get", "/openapi.json", "openapi", "Gives this document.", Reply::Bytes).gives(JSON).open(),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/events",
+        "sendEvents",
+        "Sends events, all or none; answered when they are durable.",
+        Reply::Page("Event"),
+    )
+    .body("SendEvents"),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/events/stream",
+        "streamEvents",
+        "Streams events; resumes after Last-Event-ID or ?after=, else live only.",
+        Reply::One("Event"),
+    )
+    .query(&["after", "event_deltas[]"])
+    .gives("text/event-stream"),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/explain",
+        "explainSession",
+        "Says why a session does not run now, and what would make it go on.",
+        Reply::One("Explanation"),
+    ),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/timeline",
+        "getTimeline",
+        "Lists turns, model calls, tool calls and waits in the order of their begin.",
+        Reply::Page("Span"),
+    )
+    .query(&["limit", "page"]),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/pause",
+        "pauseSession",
+        "Holds a session at the next step boundary.",
+        Reply::One("Session"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/resume",
+        "resumeSession",
+        "Lets a session go on, and tries now what it backs off from.",
+        Reply::One("Session"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/cancel",
+        "cancelSession",
+        "Ends a session for good; the last event comes when its processes are gone.",
+        Reply::One("Session"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/budget",
+        "changeBudget",
+        "Changes the limits of a session.",
+        Reply::One("Session"),
+    )
+    .body("Limits"),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/files",
+        "listFiles",
+        "Lists a folder of the workspace as it is now.",
+        Reply::One("Folder"),
+    )
+    .query(&["path"]),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/files/content",
+        "readFile",
+        "Gives a file as a download; takes Range and If-None-Match.",
+        Reply::Bytes,
+    )
+    .query(&["path"])
+    .gives(BYTES),
+    operation(
+        "put",
+        "/v1/sessions/{session_id}/files/content",
+        "writeFile",
+        "Writes a file of the workspace.",
+        Reply::One("File"),
+    )
+    .query(&["path", "mode"])
+    .takes(BYTES),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/files/archive",
+        "readArchive",
+        "Gives a folder of the workspace as tar.",
+        Reply::Bytes,
+    )
+    .query(&["path"])
+    .gives(TAR),
+    operation(
+        "put",
+        "/v1/sessions/{session_id}/files/archive",
+        "writeArchive",
+        "Unpacks a tar into a folder of the workspace.",
+        Reply::One("Unpacked"),
+    )
+    .query(&["path"])
+    .takes(TAR),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/outputs/{tool_use_id}",
+        "readOutput",
+        "Gives the full output of a command; takes Range.",
+        Reply::Bytes,
+    )
+    .gives(BYTES),
+    operation(
+        "post",
+        "/v1/callbacks/{token}",
+        "answerCallback",
+        "Takes the answer of an outside job; a repeat gets the same reply.",
+        Reply::One("CallbackReceipt"),
+    )
+    .takes(BYTES)
+    .open(),
+    operation(
+        "get",
+        "/v1/approvals",
+        "listApprovals",
+        "Lists calls that need a person, across sessions.",
+        Reply::Page("Approval"),
+    )
+    .query(&["limit", "page"]),
+    operation(
+        "get",
+        "/v1/nodes",
+        "listNodes",
+        "Lists the nodes of the installation.",
+        Reply::Page("Node"),
+    ),
+    operation(
+        "get",
+        "/healthz",
+        "healthz",
+        "Says that the process answers.",
+        Reply::One("Status"),
+    )
+    .open(),
+    operation(
+        "get",
+        "/readyz",
+        "readyz",
+        "Says that the store answers too.",
+        Reply::One("Status"),
+    )
+    .open(),
+    operation(
+        "get",
+        "/openapi.json",
+        "openapi",
+        "Gives this document.",
+        Reply::Bytes,
+    )
+    .gives(JSON)
+    .open(),
 ];

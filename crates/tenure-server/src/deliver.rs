@@ -1,0 +1,68 @@
+//! Puts inputs into the inbox of a session, and names what the store refused.
+
+use crate::error::{ApiError, Result};
+use crate::keys::Caller;
+use crate::state::ServerState;
+use tenure_api::error::Code;
+use tenure_core::{EventId, InputBody, SessionId};
+use tenure_store::{Delivered, Delivery, Idempotency, Kind};
+
+/// Seconds after which a full inbox is tried again.
+const FULL_RETRY_SECONDS: u64 = 5;
+
+/// Delivers all inputs or none; returns when they are durable (promise P1).
+pub(crate) async fn deliver(
+    state: &ServerState,
+    caller: &Caller,
+    session: SessionId,
+    inputs: Vec<InputBody>,
+    idempotency: Option<Idempotency>,
+) -> Result<Delivered> {
+    let inputs = inputs
+        .into_iter()
+        .map(|input| (EventId::from_bits(state.new_bits()), input))
+        .collect();
+    let delivery = Delivery {
+        tenant: caller.tenant.clone(),
+        session,
+        inputs,
+        idempotency,
+    };
+    match state.store().deliver(delivery).await {
+        Ok(delivered) => Ok(delivered),
+        Err(error) => Err(refused(state, caller, session, error).await),
+    }
+}
+
+async fn refused(
+    state: &ServerState,
+    caller: &Caller,
+    session: SessionId,
+    error: tenure_store::Error,
+) -> ApiError {
+    if error.kind == Kind::Full {
+        return ApiError::new(Code::InboxFull, error.message).retry_after(FULL_RETRY_SECONDS);
+    }
+    if !matches!(error.kind, Kind::NotFound | Kind::Conflict) {
+        return error.into();
+    }
+    let view = match state.store().session(&caller.tenant, session).await {
+        Ok(view) => view,
+        Err(error) => return error.into(),
+    };
+    match (view, error.kind) {
+        (None, _) => ApiError::new(
+            Code::SessionNotFound,
+            format!("there is no session {session}"),
+        ),
+        (Some(_), Kind::NotFound) => ApiError::new(Code::UnknownToolUse, error.message),
+        (Some(view), _) if view.session.has_ended() => {
+            ApiError::new(Code::SessionEnded, format!("session {session} has ended"))
+        }
+        // Its end waits in the inbox.
+        (Some(_), _) if error.message.contains("has ended") => {
+            ApiError::new(Code::SessionEnded, format!("session {session} is ending"))
+        }
+        (Some(_), _) => ApiError::new(Code::NotAnswerable, error.message),
+    }
+}

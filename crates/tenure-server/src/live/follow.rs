@@ -1,0 +1,396 @@
+//! One stream of one session: rows of the log in order, then the open message.
+//!
+//! Frames are made when the connection asks for them, so a reader that does not read holds one page
+//! of rows and a bounded backlog of previews, and nothing grows (case O-059).
+//!
+//! Order: an open message is shown after the rows that were there when it began (`after_seq`), and
+//! never after a later row, which is the end of it.
+
+use super::hub::{AttemptKey, PreviewReader, new_part};
+use super::{Cursor, PreviewPlace};
+use crate::state::ServerState;
+use bytes::Bytes;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::event::{WireBody, WireEvent, preview_delta, preview_start};
+use tenure_api::node::{PreviewFrame, PreviewKind};
+use tenure_core::{EventId, SessionId, TenantId};
+use tenure_store::{EventQuery, Hint, Kind, Order};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+/// A comment goes out so often, so that proxies and readers know that the stream lives.
+const COMMENT: Duration = Duration::from_secs(5);
+
+/// The log is read at least so often: hints may be lost.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Rows that are read at a time; they are all that a slow reader holds.
+const PAGE: usize = 64;
+
+/// What a reader opted in to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Previews of messages.
+    pub(crate) message: bool,
+    /// The begin of reasoning.
+    pub(crate) thinking: bool,
+}
+
+/// One stream.
+pub(crate) struct Follow {
+    state: Arc<ServerState>,
+    tenant: TenantId,
+    session: SessionId,
+    wanted: Wanted,
+    /// The newest row that was sent.
+    seq: u64,
+    hints: broadcast::Receiver<Hint>,
+    previews: Option<PreviewReader>,
+    /// A preview that waits for the rows before it.
+    held: Option<Arc<PreviewFrame>>,
+    shown: Option<Shown>,
+    /// What the reader had of an open message when it came.
+    resumes: Option<PreviewPlace>,
+    /// Inputs that were shown while they waited.
+    queued: BTreeSet<EventId>,
+    out: VecDeque<Bytes>,
+    is_stale: bool,
+    has_ended: bool,
+    comment_at: Instant,
+    poll_at: Instant,
+}
+
+/// The open message as far as it was sent.
+struct Shown {
+    key: AttemptKey,
+    n: u64,
+    /// Blocks of it that are reasoning, whose text is not previewed.
+    thinking: BTreeSet<EventId>,
+    /// Some of it was lost on the way: the rest is not shown, its rows will be.
+    is_broken: bool,
+}
+
+/// What woke the stream.
+enum Woken {
+    Stop,
+    Stale,
+    Quiet,
+    Preview(Arc<PreviewFrame>),
+    Comment,
+    Poll,
+}
+
+impl Follow {
+    /// Begins after `cursor`.
+    pub(crate) fn new(
+        state: Arc<ServerState>,
+        tenant: TenantId,
+        session: SessionId,
+        cursor: Cursor,
+        wanted: Wanted,
+    ) -> Self {
+        // Before the first read of the log, so that nothing falls between.
+        let hints = state.store().hints();
+        let previews = (wanted.message || wanted.thinking).then(|| state.previews.read(session));
+        let now = Instant::now();
+        Self {
+            tenant,
+            session,
+            wanted,
+            seq: cursor.seq,
+            hints,
+            previews,
+            held: None,
+            shown: None,
+            resumes: cursor.preview,
+            queued: BTreeSet::new(),
+            // Headers and first bytes go out at once, also through proxies.
+            out: VecDeque::from([Bytes::from_static(b": tenure\n\n")]),
+            is_stale: true,
+            has_ended: false,
+            comment_at: now + COMMENT,
+            poll_at: now + POLL,
+            state,
+        }
+    }
+
+    /// The next piece of the stream; `None` ends it.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(piece) = self.out.pop_front() {
+                return Some(piece);
+            }
+            if self.has_ended {
+                return None;
+            }
+            if self.is_stale {
+                self.is_stale = false;
+                self.read_log().await;
+                continue;
+            }
+            if let Some(frame) = self.held.take_if(|frame| frame.after_seq <= self.seq) {
+                self.show(&frame);
+                continue;
+            }
+            match self.wait().await {
+                Woken::Stop => {
+                    self.out.push_back(Bytes::from_static(
+                        b": the server stops; connect again with your last id\n\n",
+                    ));
+                    self.has_ended = true;
+                }
+                Woken::Stale => self.is_stale = true,
+                Woken::Quiet => {}
+                Woken::Preview(frame) if frame.after_seq > self.seq => {
+                    self.held = Some(frame);
+                    self.is_stale = true;
+                }
+                Woken::Preview(frame) => self.show(&frame),
+                Woken::Comment => {
+                    self.out.push_back(Bytes::from_static(b": alive\n\n"));
+                    self.comment_at = Instant::now() + COMMENT;
+                }
+                Woken::Poll => {
+                    self.is_stale = true;
+                    self.poll_at = Instant::now() + POLL;
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let can_show = self.held.is_none();
+        let preview = async {
+            match &mut self.previews {
+                Some(previews) if can_show => previews.next().await,
+                Some(_) | None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.state.config.stop.cancelled() => Woken::Stop,
+            hint = self.hints.recv() => match hint {
+                Ok(Hint::Session(session) | Hint::Control(session)) if session != self.session => Woken::Quiet,
+                Ok(Hint::Runnable) => Woken::Quiet,
+                Ok(Hint::Session(_) | Hint::Control(_) | Hint::Anything) | Err(broadcast::error::RecvError::Lagged(_)) => Woken::Stale,
+                // The store is closing; the poll says so.
+                Err(broadcast::error::RecvError::Closed) => {
+                    tokio::time::sleep_until(self.poll_at).await;
+                    Woken::Poll
+                }
+            },
+            frame = preview => Woken::Preview(frame),
+            () = tokio::time::sleep_until(self.comment_at) => Woken::Comment,
+            () = tokio::time::sleep_until(self.poll_at) => Woken::Poll,
+        }
+    }
+
+    /// Sends the rows after the newest one that was sent, and the inputs that wait.
+    async fn read_log(&mut self) {
+        let query = EventQuery {
+            tenant: self.tenant.clone(),
+            session: self.session,
+            after: Some(self.seq),
+            order: Order::Ascending,
+            limit: PAGE,
+        };
+        let rows = match self.state.store().events(query).await {
+            Ok(rows) => rows,
+            Err(error) => return self.fail(&error),
+        };
+        for row in &rows {
+            let wire = WireEvent::of(row);
+            self.seq = row.seq;
+            self.queued.remove(&row.id);
+            self.has_ended |= matches!(wire.body, WireBody::StatusTerminated { .. });
+            self.out.push_back(frame(
+                wire.type_name(),
+                Some(&self.seq.to_string()),
+                &to_json(&wire),
+            ));
+        }
+        if !rows.is_empty() {
+            // Their end resets what was shown of an open message, also for a reader that came back.
+            self.shown = None;
+            self.resumes = None;
+        }
+        if rows.len() == PAGE {
+            self.is_stale = true;
+        } else if !self.has_ended {
+            self.read_inbox().await;
+        }
+    }
+
+    /// Shows inputs that wait: once, and without an id (hazard Z-27).
+    async fn read_inbox(&mut self) {
+        let inbox = match self.state.store().inbox(self.session).await {
+            Ok(inbox) => inbox,
+            Err(error) => return self.fail(&error),
+        };
+        for (_, input) in inbox {
+            if let Some(wire) = WireEvent::queued(&input)
+                && self.queued.insert(input.id)
+            {
+                self.out
+                    .push_back(frame(wire.type_name(), None, &to_json(&wire)));
+            }
+        }
+    }
+
+    /// A store that is busy is asked again; anything else ends the stream with an error that says so
+    /// (case O-062).
+    fn fail(&mut self, error: &tenure_store::Error) {
+        match error.kind {
+            Kind::Retry => {}
+            Kind::NotFound => {
+                let gone = serde_json::json!({"type": "session.deleted", "id": self.session.to_string(), "processed_at": null});
+                self.out
+                    .push_back(frame("session.deleted", None, &gone.to_string()));
+                self.has_ended = true;
+            }
+            Kind::Fenced
+            | Kind::Conflict
+            | Kind::IdempotencyMismatch
+            | Kind::Invalid
+            | Kind::Full
+            | Kind::NoSpace
+            | Kind::Corrupt
+            | Kind::Broken => {
+                tracing::error!(session = %self.session, %error, "read events for a stream");
+                let body = serde_json::json!({
+                    "type": "error",
+                    "error": {"type": "api_error", "code": "store_broken", "message": "the store cannot be read; connect again with your last id"},
+                });
+                self.out.push_back(frame("error", None, &body.to_string()));
+                self.has_ended = true;
+            }
+        }
+    }
+
+    /// Shows what a preview adds to what was sent already.
+    fn show(&mut self, frame: &PreviewFrame) {
+        let key = AttemptKey::of(frame);
+        // Its rows were sent: this comes too late.
+        if frame.after_seq < self.seq || frame.kind == PreviewKind::End {
+            self.is_stale |= frame.kind == PreviewKind::End;
+            return;
+        }
+        if self.shown.as_ref().is_none_or(|shown| shown.key != key) {
+            let n = match self.resumes.take() {
+                Some(place) if place.epoch == key.epoch && place.attempt == key.attempt => place.n,
+                // The reader has a part of another attempt, and no row ends it (hazard Z-26).
+                Some(_) => {
+                    self.reset();
+                    0
+                }
+                None => 0,
+            };
+            if self.shown.is_some() {
+                self.reset();
+            }
+            self.shown = Some(Shown {
+                key,
+                n,
+                thinking: BTreeSet::new(),
+                is_broken: false,
+            });
+        }
+        let Some(shown) = &mut self.shown else { return };
+        // Also of a block whose begin the reader had when it came.
+        if let PreviewKind::Start {
+            event_id,
+            event_type,
+        } = &frame.kind
+            && event_type == "agent.thinking"
+        {
+            shown.thinking.insert(*event_id);
+        }
+        if shown.is_broken || frame.n <= shown.n {
+            return;
+        }
+        let len = match &frame.kind {
+            PreviewKind::Start { .. } => 1,
+            PreviewKind::Delta { text, .. } => text.len() as u64,
+            PreviewKind::End => 0,
+        };
+        if frame.n.saturating_sub(len) > shown.n {
+            // Text is missing: a message is never glued together (hazard Z-48).
+            shown.is_broken = true;
+            if shown.n > 0 {
+                self.reset();
+            }
+            return;
+        }
+        let have = std::mem::replace(&mut shown.n, frame.n);
+        let is_thinking = matches!(&frame.kind, PreviewKind::Delta { event_id, .. } if shown.thinking.contains(event_id));
+        let place = PreviewPlace {
+            epoch: key.epoch,
+            attempt: key.attempt,
+            n: frame.n,
+        };
+        let id = Cursor {
+            seq: self.seq,
+            preview: Some(place),
+        }
+        .to_string();
+        match &frame.kind {
+            PreviewKind::Start {
+                event_id,
+                event_type,
+            } => {
+                if self.wants(event_type) {
+                    let body = preview_start(&event_id.to_string(), event_type);
+                    self.out
+                        .push_back(self::frame("event_start", Some(&id), &body.to_string()));
+                }
+            }
+            PreviewKind::Delta { event_id, text } => {
+                if self.wanted.message && !is_thinking {
+                    let body = preview_delta(&event_id.to_string(), new_part(text, frame.n, have));
+                    self.out
+                        .push_back(self::frame("event_delta", Some(&id), &body.to_string()));
+                }
+            }
+            PreviewKind::End => {}
+        }
+    }
+
+    fn wants(&self, event_type: &str) -> bool {
+        match event_type {
+            "agent.message" => self.wanted.message,
+            "agent.thinking" => self.wanted.thinking,
+            _ => false,
+        }
+    }
+
+    /// Says that what was shown of an open message is void.
+    fn reset(&mut self) {
+        let body = serde_json::json!({"type": "session.preview_reset", "after_seq": self.seq});
+        self.out.push_back(frame(
+            "session.preview_reset",
+            Some(&self.seq.to_string()),
+            &body.to_string(),
+        ));
+    }
+}
+
+fn to_json(event: &WireEvent) -> String {
+    serde_json::to_string(event).expect("texts and numbers are always JSON")
+}
+
+/// One frame: always with its type, because the official clients drop frames without it.
+fn frame(event: &str, id: Option<&str>, data: &str) -> Bytes {
+    let mut text = String::with_capacity(data.len() + event.len() + 64);
+    text.push_str("event: ");
+    text.push_str(event);
+    if let Some(id) = id {
+        text.push_str("\nid: ");
+        text.push_str(id);
+    }
+    // JSON of ours has no line breaks outside of escapes.
+    text.push_str("\ndata: ");
+    text.push_str(data);
+    text.push_str("\n\n");
+    text.into()
+}

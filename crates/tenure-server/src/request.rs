@@ -1,0 +1,289 @@
+//! Reads bodies and queries of requests within their bounds.
+
+use crate::error::{ApiError, Result};
+use crate::keys::{Caller, sha256};
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use serde_json::Value;
+use std::time::Duration;
+use tenure_api::error::Code;
+use tenure_api::fields::{Fields, Problem};
+use tenure_core::{Json, MAX_JSON_DEPTH};
+use tenure_store::Idempotency;
+
+/// Largest body of a request that is read whole.
+pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+
+/// Longest pause inside a body (case O-091).
+pub(crate) const BODY_PAUSE: Duration = Duration::from_secs(30);
+
+/// Longest Idempotency-Key.
+const MAX_IDEMPOTENCY_KEY: usize = 255;
+
+/// A body of JSON with what makes the request safe to repeat.
+pub(crate) struct JsonBody {
+    text: String,
+    value: Value,
+    idempotency: Option<(String, String, [u8; 32])>,
+}
+
+impl JsonBody {
+    /// The fields of the body.
+    pub(crate) fn fields(&self) -> Result<Fields<'_>, Problem> {
+        Fields::root(&self.value)
+    }
+
+    /// The same body with known secrets taken out, for what is going to be stored.
+    pub(crate) fn masked(mut self, mask: &dyn Fn(&str) -> String) -> Self {
+        let masked = mask(&self.text);
+        if masked != self.text
+            && let Ok(json) = Json::parse(&masked)
+        {
+            self.value = json.to_value();
+        }
+        self
+    }
+
+    /// The key of a request that may be repeated; means nothing for another caller or route
+    /// (hazard Z-18).
+    pub(crate) fn idempotency(&self, caller: &Caller) -> Option<Idempotency> {
+        self.idempotency
+            .as_ref()
+            .map(|(route, key, digest)| Idempotency {
+                scope: format!("{} {route}", caller.key_name),
+                key: key.clone(),
+                body_digest: *digest,
+            })
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let route = format!("{} {}", request.method(), request.uri().path());
+        let (parts, body) = request.into_parts();
+        let key = idempotency_key(&parts.headers)?;
+        let bytes = read_all(&parts.headers, body, MAX_BODY_BYTES).await?;
+        let digest = sha256(&bytes);
+        // A control such as pause needs no body.
+        let text = if bytes.is_empty() {
+            "{}".to_owned()
+        } else {
+            utf8(bytes)?
+        };
+        let json = Json::parse(&text).map_err(|error| {
+            let code = if error.0.starts_with("nested deeper") { Code::JsonTooDeep } else { Code::InvalidJson };
+            ApiError::new(code, format!("the body is not JSON that is taken here: {error} (nesting is limited to {MAX_JSON_DEPTH})"))
+        })?;
+        Ok(Self {
+            value: json.to_value(),
+            text,
+            idempotency: key.map(|key| (route, key, digest)),
+        })
+    }
+}
+
+fn utf8(bytes: Bytes) -> Result<String> {
+    String::from_utf8(bytes.into()).map_err(|error| {
+        ApiError::new(
+            Code::InvalidJson,
+            format!(
+                "the body is not UTF-8 at byte {}",
+                error.utf8_error().valid_up_to()
+            ),
+        )
+    })
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(key) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = key
+        .to_str()
+        .ok()
+        .filter(|key| !key.is_empty() && key.len() <= MAX_IDEMPOTENCY_KEY);
+    match key {
+        Some(key) => Ok(Some(key.to_owned())),
+        None => Err(ApiError::new(
+            Code::InvalidHeader,
+            format!("Idempotency-Key: 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters"),
+        )),
+    }
+}
+
+/// Reads a whole body; refuses one that is too large before it is read, if its length is said.
+pub(crate) async fn read_all(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes> {
+    let too_large = || {
+        ApiError::new(
+            Code::RequestTooLarge,
+            format!("the body is larger than {max} bytes"),
+        )
+    };
+    let said = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if said.is_some_and(|said| said > max) {
+        return Err(too_large());
+    }
+    let (mut stream, mut bytes) = (body.into_data_stream(), BytesMut::new());
+    loop {
+        let chunk = tokio::time::timeout(BODY_PAUSE, stream.next()).await;
+        let chunk = chunk
+            .map_err(|_| ApiError::new(Code::InvalidJson, "the body did not arrive in time"))?;
+        match chunk {
+            None => return Ok(bytes.freeze()),
+            Some(Err(error)) => {
+                return Err(ApiError::new(
+                    Code::InvalidJson,
+                    format!("the body broke off: {error}"),
+                ));
+            }
+            Some(Ok(chunk)) if bytes.len() + chunk.len() > max => return Err(too_large()),
+            Some(Ok(chunk)) => bytes.extend_from_slice(&chunk),
+        }
+    }
+}
+
+/// The query of a request. Parameters that nobody asks for are ignored.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        Self::parse(parts.uri.query().unwrap_or_default())
+    }
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Self> {
+        let pairs = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                Ok((decode(name)?, decode(value)?))
+            });
+        Ok(Self {
+            pairs: pairs.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The value of a parameter; the last one counts.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.pairs
+            .iter()
+            .rev()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter, with or without brackets after its name.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let is = |key: &str| key == name || key.strip_suffix("[]") == Some(name);
+        self.pairs
+            .iter()
+            .filter(|(key, _)| is(key))
+            .map(|(_, value)| value.as_str())
+            .collect()
+    }
+
+    /// A number within bounds.
+    pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        match text.parse::<u64>() {
+            Ok(number) if number >= least => Ok(Some(number.min(most))),
+            _ => Err(ApiError::new(
+                Code::InvalidQuery,
+                format!("{name}: expected a whole number from {least}, found {text:?}"),
+            )),
+        }
+    }
+
+    /// true or false.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(text) => Err(ApiError::new(
+                Code::InvalidQuery,
+                format!("{name}: expected true or false, found {text:?}"),
+            )),
+        }
+    }
+
+    /// A time.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<tenure_core::Timestamp>> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        let at = tenure_api::time::read(text);
+        at.map(Some).ok_or_else(|| {
+            ApiError::new(
+                Code::InvalidQuery,
+                format!("{name}: expected a time as in 2026-11-30T02:31:10Z, found {text:?}"),
+            )
+        })
+    }
+}
+
+fn decode(text: &str) -> Result<String> {
+    let (mut out, bytes, mut at) = (Vec::with_capacity(text.len()), text.as_bytes(), 0);
+    while at < bytes.len() {
+        let hex = bytes
+            .get(at + 1..at + 3)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
+        match (
+            bytes[at],
+            hex.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())),
+        ) {
+            (b'%', Some(hex)) => {
+                out.push(u8::from_str_radix(hex, 16).expect("two hexadecimal digits"));
+                at += 3;
+            }
+            (b'+', _) => {
+                out.push(b' ');
+                at += 1;
+            }
+            (byte, _) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).map_err(|_| ApiError::new(Code::InvalidQuery, "the query is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_decoded_and_lists_may_have_brackets() {
+        let query = Query::parse("types%5B%5D=agent.message&types[]=b+c&limit=5&x=%zz&page=%C3%BC")
+            .expect("valid");
+        assert_eq!(query.all("types"), ["agent.message", "b c"]);
+        assert_eq!(query.number("limit", 1, 3).expect("valid"), Some(3));
+        assert_eq!(
+            (query.get("x"), query.get("page"), query.get("none")),
+            (Some("%zz"), Some("ü"), None)
+        );
+        assert!(Query::parse("a=%ff").is_err());
+        assert!(
+            Query::parse("limit=0")
+                .and_then(|query| query.number("limit", 1, 3))
+                .is_err()
+        );
+    }
+}

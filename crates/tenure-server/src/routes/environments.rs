@@ -1,0 +1,146 @@
+//! Environments.
+
+use super::agents::catalog;
+use super::environment_id;
+use crate::error::{ApiError, Result};
+use crate::keys::Caller;
+use crate::page;
+use crate::request::{JsonBody, Query};
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::{Path, State};
+use std::sync::Arc;
+use tenure_api::environment::{EnvironmentChange, WireEnvironment};
+use tenure_api::error::Code;
+use tenure_api::page::{Deleted, Page};
+use tenure_core::{Environment, EnvironmentId};
+use tenure_store::Kind;
+
+type Shared = State<Arc<ServerState>>;
+
+/// `POST /v1/environments`
+pub(crate) async fn create(
+    State(state): Shared,
+    caller: Caller,
+    body: JsonBody,
+) -> Result<Json<WireEnvironment>> {
+    let change = EnvironmentChange::read(&body.fields()?)?;
+    let id = EnvironmentId::from_bits(state.new_bits());
+    let environment = change.create(id, caller.tenant.clone(), state.store().now().await?)?;
+    let environment = state
+        .store()
+        .put_environment(environment, body.idempotency(&caller))
+        .await?;
+    Ok(Json(WireEnvironment::of(&environment)))
+}
+
+/// `GET /v1/environments/{environment_id}`
+pub(crate) async fn get(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<WireEnvironment>> {
+    let environment = find(&state, &caller, environment_id(&id)?).await?;
+    Ok(Json(WireEnvironment::of(&environment)))
+}
+
+/// `POST /v1/environments/{environment_id}`
+pub(crate) async fn update(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Json<WireEnvironment>> {
+    let change = EnvironmentChange::read(&body.fields()?)?;
+    let mut environment = find(&state, &caller, environment_id(&id)?).await?;
+    if environment.archived_at.is_some() {
+        return Err(archived(environment.id));
+    }
+    change.apply(&mut environment)?;
+    environment.updated_at = state.store().now().await?;
+    let environment = state
+        .store()
+        .put_environment(environment, body.idempotency(&caller))
+        .await?;
+    Ok(Json(WireEnvironment::of(&environment)))
+}
+
+/// `POST /v1/environments/{environment_id}/archive`
+pub(crate) async fn archive(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<WireEnvironment>> {
+    let mut environment = find(&state, &caller, environment_id(&id)?).await?;
+    if environment.archived_at.is_none() {
+        let now = state.store().now().await?;
+        environment.archived_at = Some(now);
+        environment.updated_at = now;
+        environment = state.store().put_environment(environment, None).await?;
+    }
+    Ok(Json(WireEnvironment::of(&environment)))
+}
+
+/// `DELETE /v1/environments/{environment_id}`
+pub(crate) async fn delete(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Deleted>> {
+    let id = environment_id(&id)?;
+    match state.store().delete_environment(&caller.tenant, id).await {
+        Ok(()) => Ok(Json(Deleted {
+            id: id.to_string(),
+            kind: "environment_deleted".into(),
+        })),
+        Err(error) if error.kind == Kind::NotFound => Err(missing(id)),
+        Err(error) if error.kind == Kind::Conflict => {
+            Err(ApiError::new(Code::EnvironmentInUse, error.message))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `GET /v1/environments`
+pub(crate) async fn list(
+    State(state): Shared,
+    caller: Caller,
+    query: Query,
+) -> Result<Json<Page<WireEnvironment>>> {
+    let (catalog, limit) = catalog(&caller, &query)?;
+    let offset = catalog.offset;
+    let rows = state.store().environments(catalog).await?;
+    Ok(Json(page::page(
+        rows,
+        limit,
+        |_| offset + limit,
+        WireEnvironment::of,
+    )))
+}
+
+/// An environment of the caller.
+pub(crate) async fn find(
+    state: &ServerState,
+    caller: &Caller,
+    id: EnvironmentId,
+) -> Result<Environment> {
+    state
+        .store()
+        .environment(&caller.tenant, id)
+        .await?
+        .ok_or_else(|| missing(id))
+}
+
+pub(crate) fn archived(id: EnvironmentId) -> ApiError {
+    ApiError::new(
+        Code::EnvironmentArchived,
+        format!("environment {id} is archived"),
+    )
+}
+
+fn missing(id: EnvironmentId) -> ApiError {
+    ApiError::new(
+        Code::EnvironmentNotFound,
+        format!("there is no environment {id}"),
+    )
+}

@@ -1,0 +1,416 @@
+//! Sessions.
+
+use super::{AgentsOf, agents, environments, find_session, session_id, show, show_with_inbox};
+use crate::deliver;
+use crate::error::{ApiError, Result};
+use crate::keys::{Caller, sha256};
+use crate::page;
+use crate::request::{JsonBody, Query};
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::{Path, State};
+use std::sync::Arc;
+use tenure_api::error::Code;
+use tenure_api::page::{Deleted, Page};
+use tenure_api::session::{SessionCreate, SessionUpdate, WireSession};
+use tenure_core::{
+    Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard, Timestamp,
+};
+use tenure_store::{Idempotency, Kind, NewSession, Order, SessionQuery, SessionView};
+
+type Shared = State<Arc<ServerState>>;
+
+/// Most rows that one filtered page looks through.
+const MAX_SCAN: usize = 5_000;
+
+/// Most sessions that a tail gives.
+const MAX_BY_TAIL: usize = 20;
+
+/// `POST /v1/sessions`
+pub(crate) async fn create(
+    State(state): Shared,
+    caller: Caller,
+    body: JsonBody,
+) -> Result<Json<WireSession>> {
+    let body = body.masked(&*state.config.mask);
+    let request = SessionCreate::read(&body.fields()?)?;
+    let agent = agents::find(&state, &caller, request.agent, request.version).await?;
+    if agent.archived_at.is_some() {
+        return Err(agents::archived(agent.id));
+    }
+    let environment = environments::find(&state, &caller, request.environment).await?;
+    if environment.archived_at.is_some() {
+        return Err(environments::archived(environment.id));
+    }
+    let limits = request.limits.apply(agent.limits);
+    let limits = check_money(&state, &agent, limits, request.limits.limits_money())?;
+    let idempotency = body.idempotency(&caller);
+    let id = new_id(&state, &caller, idempotency.as_ref());
+    let pinned = AgentRef {
+        id: agent.id,
+        version: agent.version,
+    };
+    let now = state.store().now().await?;
+    let mut session = Session::new(id, caller.tenant.clone(), pinned, environment.id, now);
+    session.title = request.title;
+    session.budget.limits = limits;
+    let inputs = request
+        .inputs
+        .into_iter()
+        .map(|input| (EventId::from_bits(state.new_bits()), input))
+        .collect();
+    let new = NewSession {
+        session,
+        metadata: request.metadata,
+        inputs,
+        idempotency,
+    };
+    let created = state.store().create(new).await?;
+    show_with_inbox(&state, &caller, created.view)
+        .await
+        .map(Json)
+}
+
+/// `GET /v1/sessions/{session_id}`
+pub(crate) async fn get(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<WireSession>> {
+    let view = find_session(&state, &caller, session_id(&id)?).await?;
+    show_with_inbox(&state, &caller, view).await.map(Json)
+}
+
+/// `POST /v1/sessions/{session_id}`
+pub(crate) async fn update(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Json<WireSession>> {
+    let id = session_id(&id)?;
+    let idempotency = body.idempotency(&caller);
+    let body = body.masked(&*state.config.mask);
+    let request = SessionUpdate::read(&body.fields()?)?;
+    let view = find_session(&state, &caller, id).await?;
+    let mut inputs: Vec<InputBody> = request.title.map(InputBody::Title).into_iter().collect();
+    if !request.limits.is_empty() {
+        inputs.push(InputBody::Limits(
+            changed_limits(&state, &caller, &view, &request.limits).await?,
+        ));
+    }
+    if !inputs.is_empty() {
+        deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
+    }
+    if !request.metadata.is_empty() {
+        state
+            .store()
+            .annotate(&caller.tenant, id, request.metadata)
+            .await?;
+    }
+    let view = find_session(&state, &caller, id).await?;
+    show_with_inbox(&state, &caller, view).await.map(Json)
+}
+
+/// `POST /v1/sessions/{session_id}/archive`
+pub(crate) async fn archive(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<WireSession>> {
+    let id = session_id(&id)?;
+    deliver::deliver(&state, &caller, id, vec![InputBody::Archive], None).await?;
+    let view = find_session(&state, &caller, id).await?;
+    show_with_inbox(&state, &caller, view).await.map(Json)
+}
+
+/// `DELETE /v1/sessions/{session_id}`
+pub(crate) async fn delete(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Deleted>> {
+    let id = session_id(&id)?;
+    find_session(&state, &caller, id).await?;
+    match state.store().delete(&caller.tenant, id).await {
+        Ok(()) => {}
+        Err(error) if error.kind == Kind::Conflict => {
+            return Err(ApiError::new(Code::SessionBusy, error.message));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let folders = [(state.config.workspace)(id), (state.config.outputs)(id)];
+    let removed = tokio::task::spawn_blocking(move || {
+        for folder in folders {
+            match std::fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(folder = %folder.display(), %error, "remove files of a deleted session");
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+    });
+    removed.await.map_err(ApiError::internal)?;
+    Ok(Json(Deleted {
+        id: id.to_string(),
+        kind: "session_deleted".into(),
+    }))
+}
+
+/// `GET /v1/sessions`
+pub(crate) async fn list(
+    State(state): Shared,
+    caller: Caller,
+    query: Query,
+) -> Result<Json<Page<WireSession>>> {
+    let rows = match query.get("tail") {
+        Some(tail) => Page {
+            data: by_tail(&state, &caller, tail).await?,
+            next_page: None,
+        },
+        None => rows(&state, &caller, &query).await?,
+    };
+    let mut agents = AgentsOf::new(&state, &caller);
+    let mut data = Vec::with_capacity(rows.data.len());
+    for view in &rows.data {
+        data.push(show(view, agents.get(view).await?));
+    }
+    Ok(Json(Page {
+        data,
+        next_page: rows.next_page,
+    }))
+}
+
+async fn by_tail(state: &ServerState, caller: &Caller, tail: &str) -> Result<Vec<SessionView>> {
+    let ids = state
+        .store()
+        .sessions_by_tail(&caller.tenant, tail, MAX_BY_TAIL)
+        .await?;
+    let mut views = Vec::with_capacity(ids.len());
+    for id in ids {
+        views.extend(state.store().session(&caller.tenant, id).await?);
+    }
+    Ok(views)
+}
+
+async fn rows(state: &ServerState, caller: &Caller, query: &Query) -> Result<Page<SessionView>> {
+    let limit = page::limit(query)?;
+    let filter = Filter::read(query)?;
+    let mut after = page::cursor::<SessionId>(query)?;
+    let (mut data, mut scanned) = (Vec::new(), 0);
+    loop {
+        let wanted = if filter.is_empty() {
+            limit + 1 - data.len()
+        } else {
+            tenure_store::MAX_PAGE
+        };
+        let wanted = wanted.min(tenure_store::MAX_PAGE);
+        let read = state
+            .store()
+            .sessions(session_query(caller, query, after, wanted)?)
+            .await?;
+        let is_last = read.len() < wanted;
+        for view in read {
+            if data.len() == limit {
+                return Ok(Page {
+                    next_page: after.map(page::next),
+                    data,
+                });
+            }
+            after = Some(view.session.id);
+            scanned += 1;
+            if filter.takes(&view) {
+                data.push(view);
+            }
+        }
+        if is_last {
+            return Ok(Page {
+                data,
+                next_page: None,
+            });
+        }
+        if scanned >= MAX_SCAN {
+            return Ok(Page {
+                next_page: after.map(page::next),
+                data,
+            });
+        }
+    }
+}
+
+fn session_query(
+    caller: &Caller,
+    query: &Query,
+    after: Option<SessionId>,
+    limit: usize,
+) -> Result<SessionQuery> {
+    let agent = query.get("agent_id").map(super::agent_id).transpose()?;
+    let phases = query
+        .all("phase")
+        .into_iter()
+        .chain(query.all("phases"))
+        .map(phase)
+        .collect::<Result<Vec<Phase>>>()?;
+    let order = match query.get("order") {
+        None | Some("desc") => Order::Descending,
+        Some("asc") => Order::Ascending,
+        Some(other) => {
+            return Err(ApiError::new(
+                Code::InvalidQuery,
+                format!("order: expected asc or desc, found {other:?}"),
+            ));
+        }
+    };
+    let beyond = |at: Option<Timestamp>| at.map(|at| Timestamp(at.0.saturating_add(1)));
+    let latest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).max();
+    let earliest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
+    Ok(SessionQuery {
+        tenant: caller.tenant.clone(),
+        agent,
+        phases,
+        with_archived: query.flag("include_archived")?,
+        created_from: latest(
+            query.time("created_at[gte]")?,
+            beyond(query.time("created_at[gt]")?),
+        ),
+        created_before: earliest(
+            query.time("created_at[lt]")?,
+            beyond(query.time("created_at[lte]")?),
+        ),
+        after,
+        order,
+        limit,
+    })
+}
+
+fn phase(word: &str) -> Result<Phase> {
+    let all = [
+        Phase::Queued,
+        Phase::Working,
+        Phase::Waiting,
+        Phase::NeedsYou,
+        Phase::BackingOff,
+        Phase::Paused,
+        Phase::Idle,
+        Phase::Done,
+        Phase::Failed,
+        Phase::Cancelled,
+    ];
+    let found = all.into_iter().find(|phase| phase.name() == word);
+    found.ok_or_else(|| {
+        ApiError::new(
+            Code::InvalidQuery,
+            format!(
+                "phase: {word:?} is none of {}",
+                all.map(Phase::name).join(", ")
+            ),
+        )
+    })
+}
+
+/// What the store cannot filter by.
+struct Filter {
+    statuses: Vec<String>,
+    version: Option<u64>,
+    /// Sessions of a deployment or with a memory store do not exist here.
+    is_empty_by_design: bool,
+}
+
+impl Filter {
+    fn read(query: &Query) -> Result<Self> {
+        let statuses = query
+            .all("statuses")
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        let known = ["rescheduling", "running", "idle", "terminated"];
+        if let Some(other) = statuses
+            .iter()
+            .find(|status| !known.contains(&status.as_str()))
+        {
+            return Err(ApiError::new(
+                Code::InvalidQuery,
+                format!("statuses: {other:?} is none of {}", known.join(", ")),
+            ));
+        }
+        let is_empty_by_design =
+            query.get("deployment_id").is_some() || query.get("memory_store_id").is_some();
+        Ok(Self {
+            statuses,
+            version: query.number("agent_version", 1, u64::MAX)?,
+            is_empty_by_design,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.statuses.is_empty() && self.version.is_none() && !self.is_empty_by_design
+    }
+
+    fn takes(&self, view: &SessionView) -> bool {
+        let status = view.session.status.name();
+        !self.is_empty_by_design
+            && (self.statuses.is_empty() || self.statuses.iter().any(|wanted| wanted == status))
+            && self
+                .version
+                .is_none_or(|version| version == u64::from(view.session.agent.version))
+    }
+}
+
+/// The limits of a session after a change.
+pub(crate) async fn changed_limits(
+    state: &ServerState,
+    caller: &Caller,
+    view: &SessionView,
+    change: &tenure_api::limits::LimitsChange,
+) -> Result<Limits> {
+    let mut limits = view.session.budget.limits;
+    for (_, input) in state.store().inbox(view.session.id).await? {
+        if let InputBody::Limits(queued) = input.body {
+            limits = queued;
+        }
+    }
+    let mut agents = AgentsOf::new(state, caller);
+    let agent = agents.get(view).await?;
+    check_money(state, agent, change.apply(limits), change.limits_money())
+}
+
+/// Refuses a limit of money that could not bind, and drops one that was only a default.
+fn check_money(
+    state: &ServerState,
+    agent: &Agent,
+    mut limits: Limits,
+    is_asked: bool,
+) -> Result<Limits> {
+    let is_priced = state
+        .config
+        .models
+        .check(&agent.model)
+        .is_ok_and(|known| known.has_price);
+    if !is_priced && is_asked {
+        let message = format!(
+            "budget: the price of {} is not known, so a limit of money could not bind",
+            agent.model
+        );
+        return Err(ApiError::new(Code::ModelWithoutPrice, message));
+    }
+    if !is_priced {
+        limits.cost_usd_micros = None;
+    }
+    Ok(limits)
+}
+
+/// A new id on a shard; a repeated request gets the same shard, so that it meets its own row
+/// (hazard Z-17).
+fn new_id(state: &ServerState, caller: &Caller, idempotency: Option<&Idempotency>) -> SessionId {
+    let id = SessionId::from_bits(state.new_bits());
+    match idempotency {
+        Some(idempotency) => {
+            let name = format!(
+                "{}\n{}\n{}",
+                caller.tenant, idempotency.scope, idempotency.key
+            );
+            id.on_shard(Shard(sha256(name.as_bytes())[0]))
+        }
+        None => id,
+    }
+}

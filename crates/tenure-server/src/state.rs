@@ -1,0 +1,121 @@
+//! What the routes share.
+
+use crate::keys::Keys;
+use crate::live::PreviewHub;
+use crate::rate::Rate;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tenure_core::SessionId;
+use tenure_store::Store;
+use tokio_util::sync::CancellationToken;
+
+/// What a model's name means to this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownModel {
+    /// `provider/name`.
+    pub name: String,
+    /// Whether its price is known; a limit of money cannot bind otherwise.
+    pub has_price: bool,
+}
+
+/// Judges names of models; the composition root knows the providers.
+pub trait ModelCheck: Send + Sync + 'static {
+    /// The model that a text names.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the caller.
+    fn check(&self, model: &str) -> Result<KnownModel, String>;
+}
+
+/// Makes the bits of new ids.
+pub trait Ids: Send + Sync + 'static {
+    /// 128 bits that nobody can guess and that sort by time.
+    fn bits(&self) -> u128;
+}
+
+/// Version 7 UUIDs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeIds;
+
+impl Ids for TimeIds {
+    fn bits(&self) -> u128 {
+        uuid::Uuid::now_v7().as_u128()
+    }
+}
+
+/// Where the folder of a session is.
+pub type FolderOf = Box<dyn Fn(SessionId) -> PathBuf + Send + Sync>;
+
+/// What the composition root gives.
+pub struct Config {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Who may call.
+    pub keys: Keys,
+    /// Where clients reach this server, such as `https://agents.example`; for links.
+    pub public_url: String,
+    /// Further host names under which it is reached; loopback and the public one are known.
+    pub allowed_hosts: Vec<String>,
+    /// Whether it stands behind a proxy that adds forwarded headers; requests with them are refused
+    /// otherwise (hazard Z-07).
+    pub is_behind_proxy: bool,
+    /// Key of the installation, from which callback tokens are made.
+    pub installation_key: [u8; 32],
+    /// Key that its nodes share.
+    pub node_key: String,
+    /// Secret with which outside jobs sign their callbacks (Standard Webhooks); none asks for no
+    /// signature.
+    pub callback_secret: Option<Vec<u8>>,
+    /// The files that the agent of a session works on.
+    pub workspace: FolderOf,
+    /// The full outputs of a session's commands.
+    pub outputs: FolderOf,
+    /// Judges names of models.
+    pub models: Arc<dyn ModelCheck>,
+    /// Makes ids.
+    pub ids: Arc<dyn Ids>,
+    /// Takes known secrets out of a text before it is stored (promise P18).
+    pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// Cancelled when the server is to stop: streams end, and clients come back elsewhere.
+    pub stop: CancellationToken,
+}
+
+/// What the routes share.
+pub struct ServerState {
+    pub(crate) config: Config,
+    pub(crate) previews: PreviewHub,
+    pub(crate) callbacks: Rate,
+}
+
+impl ServerState {
+    /// State for a new server; call inside a tokio runtime, because it begins to follow the nodes.
+    pub fn new(config: Config) -> Arc<Self> {
+        let previews = PreviewHub::start(
+            config.store.clone(),
+            config.node_key.clone(),
+            config.stop.clone(),
+        );
+        Arc::new(Self {
+            config,
+            previews,
+            callbacks: Rate::default(),
+        })
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.config.store
+    }
+
+    pub(crate) fn new_bits(&self) -> u128 {
+        self.config.ids.bits()
+    }
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState")
+            .field("public_url", &self.config.public_url)
+            .finish_non_exhaustive()
+    }
+}
