@@ -32,7 +32,7 @@ pub(crate) const INSIDE_ID: u32 = 1000;
 pub(super) fn enter(setup: &Setup, link: &mut Link, lock: &Option<OwnedFd>) -> Result<(), Error> {
     die_with_parent().map_err(|error| step("follow the worker", &error))?;
     let (real_uid, real_gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+    let mut flags = UnshareFlags::NEWPID | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     if setup.network == Network::Off {
         flags |= UnshareFlags::NEWNET;
     }
@@ -41,7 +41,7 @@ pub(super) fn enter(setup: &Setup, link: &mut Link, lock: &Option<OwnedFd>) -> R
         unshare(UnshareFlags::NEWUSER).map_err(|error| step("make a user namespace", &error))?;
         write_maps("self", real_uid, real_gid).map_err(|error| step("map user ids", &error))?;
     }
-    unshare(flags).map_err(|error| step("make mount, pid, net, ipc and uts namespaces", &error))?;
+    unshare(flags).map_err(|error| step("make pid, net, ipc and uts namespaces", &error))?;
 
     let (mut from_child, mut to_parent) = pipe().map_err(|error| step("make a pipe", &error))?;
     let (mut from_parent, mut to_child) = pipe().map_err(|error| step("make a pipe", &error))?;
@@ -82,9 +82,7 @@ fn outside(setup: &Setup, pid: i32, from_child: &mut fs::File, to_child: &mut fs
     if let Some((uid, gid)) = setup.outside {
         write_maps(&pid.to_string(), uid, gid)?;
     }
-    to_child.write_all(&byte)?;
-    // The record must name a process that holds no more rights than needed from here on.
-    Ok(())
+    to_child.write_all(&byte)
 }
 
 /// PID 1's half.
@@ -98,6 +96,8 @@ fn inside(
     if setup.network == Network::Off {
         sys::loopback_up().map_err(|error| step("bring loopback up", &error))?;
     }
+    // Not earlier: the launcher still needs the host's view for the id maps and the record.
+    unshare(UnshareFlags::NEWNS).map_err(|error| step("make a mount namespace", &error))?;
     rustix::system::sethostname(b"sandbox").map_err(|error| step("name the host", &error.into()))?;
     root::build(setup)?;
     if as_root {
