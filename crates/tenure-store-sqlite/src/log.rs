@@ -46,11 +46,8 @@ impl Upkeep {
         let file = options.path.join("tenure.db-wal");
         let (stop, stopped) = channel();
         let run = move || {
-            loop {
-                match stopped.recv_timeout(LOOK) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-                }
+            // Both a word and a dropped handle end it.
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 let size = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
                 if let Err(error) = look(&connection, size) {
                     tracing::warn!(%error, "copy the log back into the store file");
@@ -94,10 +91,16 @@ struct Pages {
 
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Pages> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
-    statement.query_row([], |row| Ok(Pages { in_log: row.get(1)? }))
+    statement.query_row([], |row| {
+        Ok(Pages {
+            in_log: row.get(1)?,
+        })
+    })
 }
 
 /// Sessions whose rows a crash left behind.
 pub(crate) fn removals(connection: &Connection) -> Result<Vec<SessionId>, Error> {
-    rows::all(connection, sql::REMOVALS, [], |row| rows::bits(row, 0).map(SessionId::from_bits))
+    rows::all(connection, sql::REMOVALS, [], |row| {
+        rows::bits(row, 0).map(SessionId::from_bits)
+    })
 }

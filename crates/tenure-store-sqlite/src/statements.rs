@@ -38,7 +38,10 @@ macro_rules! events {
 /// What a session that becomes runnable loses and gets; `?1` is the time.
 macro_rules! queue {
     ($rest:literal) => {
-        concat!("UPDATE heads SET state = 0, queued_at = ?1, state_since = ?1", $rest)
+        concat!(
+            "UPDATE heads SET state = 0, queued_at = ?1, state_since = ?1",
+            $rest
+        )
     };
 }
 
@@ -178,7 +181,9 @@ mod tests {
 
     fn database() -> Connection {
         let connection = Connection::open_in_memory().expect("memory is a database");
-        connection.execute_batch(include_str!("schema.sql")).expect("the schema is valid");
+        connection
+            .execute_batch(include_str!("schema.sql"))
+            .expect("the schema is valid");
         connection
     }
 
@@ -195,7 +200,9 @@ mod tests {
 
     fn plan(statement: &str) -> String {
         let connection = database();
-        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).expect("it can be prepared");
+        let mut explain = connection
+            .prepare(&format!("EXPLAIN QUERY PLAN {statement}"))
+            .expect("it can be prepared");
         for parameter in 1..=explain.parameter_count() {
             explain.raw_bind_parameter(parameter, 1).expect("it exists");
         }
@@ -211,26 +218,78 @@ mod tests {
     #[test]
     fn hot_statements_never_scan_a_table() {
         let hot = [
-            CHECKPOINT, PARK, YIELD, CONSUME, INBOX, HEAD_FOR_INPUT, TAKE_INPUTS, QUEUE_PARKED, NEXT_TENANT, FIRST_TENANT,
-            QUEUE_OF_TENANT, LEASE, LEASES_OF_CLAIM, OWNED, OWNERS, CONTROLS, DUE, NEXT_DUE, VIEW, EVENTS_ASCENDING,
-            EVENTS_DESCENDING, EVENT_THAT_ANSWERS, VIEWS_OF_PHASE_ASCENDING, COUNT_QUEUED, COUNT_LEASED, QUEUED_BEFORE,
-            REMOVE_EVENTS, IS_ENVIRONMENT_USED, GET_KEY, FORGET_KEYS,
+            CHECKPOINT,
+            PARK,
+            YIELD,
+            CONSUME,
+            INBOX,
+            HEAD_FOR_INPUT,
+            TAKE_INPUTS,
+            QUEUE_PARKED,
+            NEXT_TENANT,
+            FIRST_TENANT,
+            QUEUE_OF_TENANT,
+            LEASE,
+            LEASES_OF_CLAIM,
+            OWNED,
+            OWNERS,
+            CONTROLS,
+            DUE,
+            NEXT_DUE,
+            VIEW,
+            EVENTS_ASCENDING,
+            EVENTS_DESCENDING,
+            EVENT_THAT_ANSWERS,
+            VIEWS_OF_PHASE_ASCENDING,
+            COUNT_QUEUED,
+            COUNT_LEASED,
+            QUEUED_BEFORE,
+            REMOVE_EVENTS,
+            IS_ENVIRONMENT_USED,
+            GET_KEY,
+            FORGET_KEYS,
         ];
         for statement in hot {
             let plan = plan(statement);
-            let scans = plan.lines().filter(|line| line.starts_with("SCAN") && !line.contains("USING") && !line.contains("(subquery"));
+            let scans = plan.lines().filter(|line| {
+                line.starts_with("SCAN") && !line.contains("USING") && !line.contains("(subquery")
+            });
             assert_eq!(scans.count(), 0, "{statement}\n{plan}");
         }
     }
 
     #[test]
     fn a_commit_inside_a_lease_sets_no_indexed_column() {
-        let set = CHECKPOINT.split(" SET ").nth(1).and_then(|rest| rest.split(" WHERE ").next()).expect("it is an update");
-        let columns: Vec<&str> = set.split(", ").filter_map(|part| part.trim().split_once(" = ")).map(|(column, _)| column).collect();
-        assert!(columns.contains(&"body") && columns.contains(&"last_seq"), "{columns:?}");
-        for indexed in ["tenant", "id", "environment", "state", "queued_at", "node", "wake_at", "phase"] {
+        let set = CHECKPOINT
+            .split(" SET ")
+            .nth(1)
+            .and_then(|rest| rest.split(" WHERE ").next())
+            .expect("it is an update");
+        let columns: Vec<&str> = set
+            .split(", ")
+            .filter_map(|part| part.trim().split_once(" = "))
+            .map(|(column, _)| column)
+            .collect();
+        assert!(
+            columns.contains(&"body") && columns.contains(&"last_seq"),
+            "{columns:?}"
+        );
+        for indexed in [
+            "tenant",
+            "id",
+            "environment",
+            "state",
+            "queued_at",
+            "node",
+            "wake_at",
+            "phase",
+        ] {
             assert!(!columns.contains(&indexed), "{indexed}");
         }
-        assert!(plan(CHECKPOINT).contains("sqlite_autoindex_heads_1"), "by its id: {}", plan(CHECKPOINT));
+        assert!(
+            plan(CHECKPOINT).contains("sqlite_autoindex_heads_1"),
+            "by its id: {}",
+            plan(CHECKPOINT)
+        );
     }
 }

@@ -4,8 +4,8 @@ use crate::Error;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, NodeId, Session, SessionId,
-    TenantId, Timestamp,
+    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, NodeId,
+    Session, SessionId, TenantId, Timestamp,
 };
 use tokio::sync::broadcast;
 
@@ -70,13 +70,19 @@ pub trait Store: Send + Sync + 'static {
     async fn nodes(&self) -> Result<Vec<Node>, Error>;
 
     /// The head of a session with what only the store knows about it.
-    async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Option<SessionView>, Error>;
+    async fn session(&self, tenant: &TenantId, id: SessionId)
+    -> Result<Option<SessionView>, Error>;
 
     /// Sessions in the order of their creation.
     async fn sessions(&self, query: SessionQuery) -> Result<Vec<SessionView>, Error>;
 
     /// Sessions whose id ends with `tail`, at most `limit`, newest first.
-    async fn sessions_by_tail(&self, tenant: &TenantId, tail: &str, limit: usize) -> Result<Vec<SessionId>, Error>;
+    async fn sessions_by_tail(
+        &self,
+        tenant: &TenantId,
+        tail: &str,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, Error>;
 
     /// How many sessions are in each state, of all tenants.
     async fn counts(&self) -> Result<Counts, Error>;
@@ -88,32 +94,59 @@ pub trait Store: Send + Sync + 'static {
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error>;
 
     /// Changes the client's notes of a session; `None` removes a key.
-    async fn annotate(&self, tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> Result<(), Error>;
+    async fn annotate(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        changes: BTreeMap<String, Option<String>>,
+    ) -> Result<(), Error>;
 
     /// Removes a session that is not leased, with its log and inbox.
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error>;
 
     /// Adds an agent, or the next version of one: `agent.version` must be the newest plus one.
     /// A repeated idempotency key gives the first one.
-    async fn put_agent(&self, agent: Agent, idempotency: Option<Idempotency>) -> Result<Agent, Error>;
+    async fn put_agent(
+        &self,
+        agent: Agent,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Agent, Error>;
 
     /// One version of an agent, the newest for `None`.
-    async fn agent(&self, tenant: &TenantId, id: AgentId, version: Option<u32>) -> Result<Option<Agent>, Error>;
+    async fn agent(
+        &self,
+        tenant: &TenantId,
+        id: AgentId,
+        version: Option<u32>,
+    ) -> Result<Option<Agent>, Error>;
 
     /// Newest versions of agents, newest agent first.
     async fn agents(&self, query: CatalogQuery) -> Result<Vec<Agent>, Error>;
 
     /// All versions of an agent, newest first.
-    async fn agent_versions(&self, tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Result<Vec<Agent>, Error>;
+    async fn agent_versions(
+        &self,
+        tenant: &TenantId,
+        id: AgentId,
+        query: CatalogQuery,
+    ) -> Result<Vec<Agent>, Error>;
 
     /// Archives an agent: its sessions go on, new ones are refused by the API.
     async fn archive_agent(&self, tenant: &TenantId, id: AgentId) -> Result<Agent, Error>;
 
     /// Adds an environment, or replaces one with the same id. A repeated key gives the first one.
-    async fn put_environment(&self, environment: Environment, idempotency: Option<Idempotency>) -> Result<Environment, Error>;
+    async fn put_environment(
+        &self,
+        environment: Environment,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Environment, Error>;
 
     /// An environment.
-    async fn environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<Option<Environment>, Error>;
+    async fn environment(
+        &self,
+        tenant: &TenantId,
+        id: EnvironmentId,
+    ) -> Result<Option<Environment>, Error>;
 
     /// Environments, newest first.
     async fn environments(&self, query: CatalogQuery) -> Result<Vec<Environment>, Error>;
