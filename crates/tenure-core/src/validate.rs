@@ -22,14 +22,22 @@ pub struct Problem {
 pub fn validate(messages: &[Message]) -> Result<(), Problem> {
     let (mut open, mut known): (Vec<EventId>, BTreeSet<EventId>) = (Vec::new(), BTreeSet::new());
     for (index, message) in messages.iter().enumerate() {
-        let problem = |rule| Err(Problem { message: index, rule });
+        let problem = |rule| {
+            Err(Problem {
+                message: index,
+                rule,
+            })
+        };
         let is_user = matches!(message, Message::User(_));
         if is_user != index.is_multiple_of(2) {
             return problem("messages begin with the user and alternate");
         }
         match message {
             Message::User(parts) => {
-                let results = parts.iter().take_while(|part| matches!(part, UserPart::Result { .. })).count();
+                let results = parts
+                    .iter()
+                    .take_while(|part| matches!(part, UserPart::Result { .. }))
+                    .count();
                 let answered: Vec<EventId> = parts.iter().filter_map(result_of).collect();
                 if parts.is_empty() {
                     return problem("a message has content");
@@ -38,7 +46,9 @@ pub fn validate(messages: &[Message]) -> Result<(), Problem> {
                     return problem("results come first");
                 }
                 if answered != open {
-                    return problem("every call has exactly one result, in the next message, in the order of the calls");
+                    return problem(
+                        "every call has exactly one result, in the next message, in the order of the calls",
+                    );
                 }
                 if parts.iter().any(is_empty) {
                     return problem("content is not empty");
@@ -61,7 +71,10 @@ pub fn validate(messages: &[Message]) -> Result<(), Problem> {
         }
     }
     if !open.is_empty() {
-        return Err(Problem { message: messages.len(), rule: "the last calls have results" });
+        return Err(Problem {
+            message: messages.len(),
+            rule: "the last calls have results",
+        });
     }
     Ok(())
 }

@@ -26,7 +26,10 @@ type Read = (Option<(SystemTime, u64)>, Arc<Scenario>);
 impl Library {
     /// The scenarios of a folder, or only the built-in ones.
     pub fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, read: Mutex::new(BTreeMap::new()) }
+        Self {
+            folder,
+            read: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// The scenario `NAME`, from `NAME.toml` or built in.
@@ -34,9 +37,20 @@ impl Library {
     /// # Errors
     /// When there is none, or it is wrong; says where and what to do.
     pub fn scenario(&self, name: &str) -> Result<Arc<Scenario>, ConfigProblem> {
-        let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) && !name.starts_with('.');
-        let path = self.folder.as_ref().filter(|_| is_plain).map(|folder| folder.join(format!("{name}.toml")));
-        match path.as_deref().and_then(|path| Some((path, std::fs::metadata(path).ok()?))) {
+        let is_plain = !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && !name.starts_with('.');
+        let path = self
+            .folder
+            .as_ref()
+            .filter(|_| is_plain)
+            .map(|folder| folder.join(format!("{name}.toml")));
+        match path
+            .as_deref()
+            .and_then(|path| Some((path, std::fs::metadata(path).ok()?)))
+        {
             Some((path, facts)) => {
                 let stamp = facts.modified().ok().map(|at| (at, facts.len()));
                 self.cached(name, stamp, || read(path, facts.len()))
@@ -44,7 +58,9 @@ impl Library {
             None => {
                 let built_in = BUILT_IN_SCENARIOS.iter().find(|(known, _)| *known == name);
                 let (_, text) = built_in.ok_or_else(|| self.unknown(name))?;
-                self.cached(name, None, || Scenario::parse(text).map_err(|problem| problem.in_file(name)))
+                self.cached(name, None, || {
+                    Scenario::parse(text).map_err(|problem| problem.in_file(name))
+                })
             }
         }
     }
@@ -70,18 +86,37 @@ impl Library {
     fn unknown(&self, name: &str) -> ConfigProblem {
         let built_in: Vec<&str> = BUILT_IN_SCENARIOS.iter().map(|(name, _)| *name).collect();
         let hint = match &self.folder {
-            Some(folder) => format!("put {name}.toml into {}, or use a built-in one: {}", folder.display(), built_in.join(", ")),
-            None => format!("set scenarios = \"FOLDER\" in [providers.script], or use a built-in one: {}", built_in.join(", ")),
+            Some(folder) => format!(
+                "put {name}.toml into {}, or use a built-in one: {}",
+                folder.display(),
+                built_in.join(", ")
+            ),
+            None => format!(
+                "set scenarios = \"FOLDER\" in [providers.script], or use a built-in one: {}",
+                built_in.join(", ")
+            ),
         };
-        ConfigProblem { code: "scenario_not_found", message: format!("there is no scenario {name:?}"), hint }
+        ConfigProblem {
+            code: "scenario_not_found",
+            message: format!("there is no scenario {name:?}"),
+            hint,
+        }
     }
 }
 
 fn read(path: &Path, size: u64) -> Result<Scenario, ConfigProblem> {
     let file = path.display().to_string();
     let too_large = usize::try_from(size).is_ok_and(|size| size > MAX_SCENARIO_BYTES);
-    let text = if too_large { Err(format!("it is larger than {MAX_SCENARIO_BYTES} bytes")) } else { std::fs::read_to_string(path).map_err(|error| error.to_string()) };
-    let problem = |reason| ScenarioProblem { line: None, message: format!("it cannot be read: {reason}"), hint: "check the file".to_owned() };
+    let text = if too_large {
+        Err(format!("it is larger than {MAX_SCENARIO_BYTES} bytes"))
+    } else {
+        std::fs::read_to_string(path).map_err(|error| error.to_string())
+    };
+    let problem = |reason| ScenarioProblem {
+        line: None,
+        message: format!("it cannot be read: {reason}"),
+        hint: "check the file".to_owned(),
+    };
     let text = text.map_err(|reason| problem(reason).in_file(&file))?;
     Scenario::parse(&text).map_err(|problem| problem.in_file(&file))
 }

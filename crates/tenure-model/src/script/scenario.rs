@@ -165,8 +165,15 @@ impl fmt::Display for ScenarioProblem {
 impl ScenarioProblem {
     /// The same for the configuration, with the name of the file.
     pub(crate) fn in_file(self, file: &str) -> ConfigProblem {
-        let place = self.line.map(|line| format!(", line {line}")).unwrap_or_default();
-        ConfigProblem { code: "scenario_invalid", message: format!("scenario {file}{place}: {}", self.message), hint: self.hint }
+        let place = self
+            .line
+            .map(|line| format!(", line {line}"))
+            .unwrap_or_default();
+        ConfigProblem {
+            code: "scenario_invalid",
+            message: format!("scenario {file}{place}: {}", self.message),
+            hint: self.hint,
+        }
     }
 }
 
@@ -190,7 +197,10 @@ impl Scenario {
             message: error.message().lines().collect::<Vec<_>>().join(" "),
             hint: REFERENCE.to_owned(),
         })?;
-        let reader = Reader { text, labels: labels(text, &file)? };
+        let reader = Reader {
+            text,
+            labels: labels(text, &file)?,
+        };
         if file.turn.is_empty() {
             return Err(ScenarioProblem {
                 line: None,
@@ -198,19 +208,34 @@ impl Scenario {
                 hint: "add at least one [[turn]]".to_owned(),
             });
         }
-        let turns = file.turn.into_iter().enumerate().map(|(place, turn)| reader.turn(place, turn)).collect::<Result<_, _>>()?;
-        Ok(Self { description: file.description, turns })
+        let turns = file
+            .turn
+            .into_iter()
+            .enumerate()
+            .map(|(place, turn)| reader.turn(place, turn))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            description: file.description,
+            turns,
+        })
     }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()
+        .iter()
+        .take(offset)
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }
 
 fn labels(text: &str, file: &FileForm) -> Result<BTreeMap<String, usize>, ScenarioProblem> {
     let mut labels = BTreeMap::new();
     for (place, turn) in file.turn.iter().enumerate() {
-        let Some(label) = &turn.get_ref().label else { continue };
+        let Some(label) = &turn.get_ref().label else {
+            continue;
+        };
         if labels.insert(label.clone(), place).is_some() {
             return Err(ScenarioProblem {
                 line: Some(line_of(text, turn.span().start)),
@@ -311,8 +336,17 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn problem<T>(&self, offset: usize, message: impl Into<String>, hint: impl Into<String>) -> Result<T, ScenarioProblem> {
-        Err(ScenarioProblem { line: Some(line_of(self.text, offset)), message: message.into(), hint: hint.into() })
+    fn problem<T>(
+        &self,
+        offset: usize,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Result<T, ScenarioProblem> {
+        Err(ScenarioProblem {
+            line: Some(line_of(self.text, offset)),
+            message: message.into(),
+            hint: hint.into(),
+        })
     }
 
     fn turn(&self, place: usize, form: Spanned<TurnForm>) -> Result<Turn, ScenarioProblem> {
@@ -324,7 +358,11 @@ impl Reader<'_> {
                 Some(place) => *place,
                 None => {
                     let known = self.labels.keys().cloned().collect::<Vec<_>>().join(", ");
-                    return self.problem(label.span().start, format!("no turn has the label {:?}", label.get_ref()), format!("the labels are: {known}"));
+                    return self.problem(
+                        label.span().start,
+                        format!("no turn has the label {:?}", label.get_ref()),
+                        format!("the labels are: {known}"),
+                    );
                 }
             },
         };
@@ -365,7 +403,11 @@ impl Reader<'_> {
             "context_window" => AnswerStop::ContextWindow,
             other => {
                 let hint = "use end_turn, tool_use, max_tokens, stop_sequence, refusal, pause or context_window";
-                return self.problem(word.span().start, format!("{other:?} is no reason to stop"), hint);
+                return self.problem(
+                    word.span().start,
+                    format!("{other:?} is no reason to stop"),
+                    hint,
+                );
             }
         };
         Ok(Some(stop))
@@ -378,26 +420,53 @@ impl Reader<'_> {
             let form = form.into_inner();
             let times = form.times.unwrap_or(1);
             if times == 0 || times > MAX_TIMES {
-                return self.problem(at, format!("times = {times} is out of range"), format!("use 1 to {MAX_TIMES}"));
+                return self.problem(
+                    at,
+                    format!("times = {times} is out of range"),
+                    format!("use 1 to {MAX_TIMES}"),
+                );
             }
             let attempt = match form.status {
                 Some(status) if !form.items.is_empty() || form.stop.is_some() => {
-                    return self.problem(at, format!("an attempt has either status = {status} or do"), "split it into two entries");
+                    return self.problem(
+                        at,
+                        format!("an attempt has either status = {status} or do"),
+                        "split it into two entries",
+                    );
                 }
                 Some(status) if !(100..=599).contains(&status) => {
-                    return self.problem(at, format!("{status} is no HTTP status"), "use for example 429, 500 or 529");
+                    return self.problem(
+                        at,
+                        format!("{status} is no HTTP status"),
+                        "use for example 429, 500 or 529",
+                    );
                 }
                 Some(status) => {
                     let kind = form.kind.unwrap_or_else(|| kind_of(status).to_owned());
                     let message = form.message.unwrap_or_else(|| kind.clone());
                     let body = form.body.unwrap_or_else(|| error_body(&kind, &message));
-                    let headers = form.headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-                    Attempt::Reply { status, headers, body }
+                    let headers = form
+                        .headers
+                        .into_iter()
+                        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                        .collect();
+                    Attempt::Reply {
+                        status,
+                        headers,
+                        body,
+                    }
                 }
                 None if form.items.is_empty() && form.stop.is_none() => {
-                    return self.problem(at, "the attempt has neither status nor do", "write for example { status = 529 }");
+                    return self.problem(
+                        at,
+                        "the attempt has neither status nor do",
+                        "write for example { status = 529 }",
+                    );
                 }
-                None => Attempt::Stream { items: self.items(form.items)?, stop: self.stop(form.stop)? },
+                None => Attempt::Stream {
+                    items: self.items(form.items)?,
+                    stop: self.stop(form.stop)?,
+                },
             };
             attempts.extend((0..times).map(|_| attempt.clone()));
         }
@@ -413,48 +482,149 @@ impl Reader<'_> {
         let form = form.into_inner();
         let pieces = form.pieces.unwrap_or(1);
         if pieces == 0 || pieces > MAX_PIECES {
-            return self.problem(at, format!("pieces = {pieces} is out of range"), format!("use 1 to {MAX_PIECES}"));
+            return self.problem(
+                at,
+                format!("pieces = {pieces} is out of range"),
+                format!("use 1 to {MAX_PIECES}"),
+            );
         }
         let has_pace = form.pieces.is_some() || form.delay_ms.is_some();
-        let pace = Pace { pieces, delay: Duration::from_millis(form.delay_ms.unwrap_or(0)) };
+        let pace = Pace {
+            pieces,
+            delay: Duration::from_millis(form.delay_ms.unwrap_or(0)),
+        };
         let has_input = form.input.is_some() || form.raw_input.is_some();
         let item = match form {
-            ItemForm { think: Some(text), say: None, call: None, stall_ms: None, stall: None, cut: None, error: None, .. } => Item::Think { text, pace },
-            ItemForm { say: Some(text), think: None, call: None, stall_ms: None, stall: None, cut: None, error: None, .. } => Item::Say { text, pace },
-            ItemForm { call: Some(name), think: None, say: None, stall_ms: None, stall: None, cut: None, error: None, input, raw_input, .. } => {
+            ItemForm {
+                think: Some(text),
+                say: None,
+                call: None,
+                stall_ms: None,
+                stall: None,
+                cut: None,
+                error: None,
+                ..
+            } => Item::Think { text, pace },
+            ItemForm {
+                say: Some(text),
+                think: None,
+                call: None,
+                stall_ms: None,
+                stall: None,
+                cut: None,
+                error: None,
+                ..
+            } => Item::Say { text, pace },
+            ItemForm {
+                call: Some(name),
+                think: None,
+                say: None,
+                stall_ms: None,
+                stall: None,
+                cut: None,
+                error: None,
+                input,
+                raw_input,
+                ..
+            } => {
                 let input = match (input, raw_input) {
-                    (Some(_), Some(_)) => return self.problem(at, "a call has either input or raw_input", "keep one of them"),
+                    (Some(_), Some(_)) => {
+                        return self.problem(
+                            at,
+                            "a call has either input or raw_input",
+                            "keep one of them",
+                        );
+                    }
                     (Some(value), None) => Input::Value(value),
                     (None, Some(text)) => Input::Raw(text),
                     (None, None) => Input::Value(serde_json::json!({})),
                 };
                 return Ok(Item::Call { name, input, pace });
             }
-            ItemForm { stall_ms: Some(millis), think: None, say: None, call: None, stall: None, cut: None, error: None, .. } => {
-                Item::Stall(Some(Duration::from_millis(millis)))
-            }
-            ItemForm { stall: Some(word), think: None, say: None, call: None, stall_ms: None, cut: None, error: None, .. } => match word.as_str() {
+            ItemForm {
+                stall_ms: Some(millis),
+                think: None,
+                say: None,
+                call: None,
+                stall: None,
+                cut: None,
+                error: None,
+                ..
+            } => Item::Stall(Some(Duration::from_millis(millis))),
+            ItemForm {
+                stall: Some(word),
+                think: None,
+                say: None,
+                call: None,
+                stall_ms: None,
+                cut: None,
+                error: None,
+                ..
+            } => match word.as_str() {
                 "forever" => Item::Stall(None),
-                other => return self.problem(at, format!("stall = {other:?} is unknown"), "use stall = \"forever\" or stall_ms = 500"),
+                other => {
+                    return self.problem(
+                        at,
+                        format!("stall = {other:?} is unknown"),
+                        "use stall = \"forever\" or stall_ms = 500",
+                    );
+                }
             },
-            ItemForm { cut: Some(word), think: None, say: None, call: None, stall_ms: None, stall: None, error: None, .. } => match word.as_str() {
+            ItemForm {
+                cut: Some(word),
+                think: None,
+                say: None,
+                call: None,
+                stall_ms: None,
+                stall: None,
+                error: None,
+                ..
+            } => match word.as_str() {
                 "end" => Item::Cut(Cut::End),
                 "break" => Item::Cut(Cut::Break),
-                other => return self.problem(at, format!("cut = {other:?} is unknown"), "use \"end\" (the body ends) or \"break\" (the connection breaks)"),
+                other => {
+                    return self.problem(
+                        at,
+                        format!("cut = {other:?} is unknown"),
+                        "use \"end\" (the body ends) or \"break\" (the connection breaks)",
+                    );
+                }
             },
-            ItemForm { error: Some(kind), think: None, say: None, call: None, stall_ms: None, stall: None, cut: None, message, .. } => {
+            ItemForm {
+                error: Some(kind),
+                think: None,
+                say: None,
+                call: None,
+                stall_ms: None,
+                stall: None,
+                cut: None,
+                message,
+                ..
+            } => {
                 let message = message.unwrap_or_else(|| kind.clone());
                 Item::Error { kind, message }
             }
             _ => {
-                return self.problem(at, "an item does exactly one thing", "use one of think, say, call, stall_ms, stall, cut, error in each { … }");
+                return self.problem(
+                    at,
+                    "an item does exactly one thing",
+                    "use one of think, say, call, stall_ms, stall, cut, error in each { … }",
+                );
             }
         };
         if has_input {
-            return self.problem(at, "only a call has an input", "move input to an item with call");
+            return self.problem(
+                at,
+                "only a call has an input",
+                "move input to an item with call",
+            );
         }
         if has_pace && !matches!(item, Item::Think { .. } | Item::Say { .. }) {
-            return self.problem(at, "pieces and delay_ms belong to think, say or call", "use stall_ms for silence");
+            return self.problem(
+                at,
+                "pieces and delay_ms belong to think, say or call",
+                "use stall_ms for silence",
+            );
         }
         Ok(item)
     }
