@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct WireFile {
     /// Path inside the workspace.
     pub path: String,
+    /// The path percent-encoded, where it is not text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_encoded: Option<String>,
     /// Last part of the path.
     pub name: String,
     /// `file`, `folder`, `link` or `other`.

@@ -48,16 +48,19 @@ impl ApiError {
         self
     }
 
+    /// The same error under another code, if it has this one.
+    pub(crate) fn instead(mut self, of: Code, code: Code) -> Self {
+        if self.code == of {
+            self.code = code;
+        }
+        self
+    }
+
     /// An error that only the log may know about.
     pub(crate) fn internal(cause: impl std::fmt::Display) -> Self {
         let mut error = Self::new(Code::Internal, "the server failed to answer this request");
         error.cause = Some(cause.to_string());
         error
-    }
-
-    #[cfg(test)]
-    pub(crate) fn code(&self) -> Code {
-        self.code
     }
 
     /// The whole reply.

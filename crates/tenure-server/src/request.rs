@@ -153,7 +153,8 @@ pub(crate) async fn read_all(headers: &HeaderMap, body: Body, max: usize) -> Res
 /// The query of a request. Parameters that nobody asks for are ignored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
-    pairs: Vec<(String, String)>,
+    /// Values are bytes: paths need not be text.
+    pairs: Vec<(String, Vec<u8>)>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {
@@ -166,35 +167,33 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 
 impl Query {
     fn parse(query: &str) -> Result<Self> {
-        let pairs = query
-            .split('&')
-            .filter(|pair| !pair.is_empty())
-            .map(|pair| {
-                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                Ok((decode(name)?, decode(value)?))
-            });
-        Ok(Self {
-            pairs: pairs.collect::<Result<_>>()?,
-        })
+        let wrong = || ApiError::new(Code::InvalidQuery, "the query is not UTF-8");
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (String::from_utf8(decode(name)).map_err(|_| wrong())?, decode(value));
+            let is_name = name == "path" || name == "after";
+            if !is_name && std::str::from_utf8(&value).is_err() {
+                return Err(wrong());
+            }
+            Ok((name, value))
+        });
+        Ok(Self { pairs: pairs.collect::<Result<_>>()? })
     }
 
     /// The value of a parameter; the last one counts.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs
-            .iter()
-            .rev()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.bytes(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The value of a parameter that need not be text.
+    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
+        self.pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_slice())
     }
 
     /// All values of a parameter, with or without brackets after its name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let is = |key: &str| key == name || key.strip_suffix("[]") == Some(name);
-        self.pairs
-            .iter()
-            .filter(|(key, _)| is(key))
-            .map(|(_, value)| value.as_str())
-            .collect()
+        self.pairs.iter().filter(|(key, _)| is(key)).filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect()
     }
 
     /// A number within bounds.
@@ -238,7 +237,7 @@ impl Query {
     }
 }
 
-fn decode(text: &str) -> Result<String> {
+fn decode(text: &str) -> Vec<u8> {
     let (mut out, bytes, mut at) = (Vec::with_capacity(text.len()), text.as_bytes(), 0);
     while at < bytes.len() {
         let hex = bytes
@@ -262,7 +261,7 @@ fn decode(text: &str) -> Result<String> {
             }
         }
     }
-    String::from_utf8(out).map_err(|_| ApiError::new(Code::InvalidQuery, "the query is not UTF-8"))
+    out
 }
 
 #[cfg(test)]

@@ -2,10 +2,7 @@
 
 use crate::error::ApiError;
 use crate::layers;
-use crate::routes::{
-    agents, approvals, callbacks, control, environments, events, explain, health, nodes, sessions,
-    stream, timeline,
-};
+use crate::routes::{agents, approvals, callbacks, control, environments, events, explain, files, health, nodes, outputs, sessions, stream, timeline};
 use crate::state::ServerState;
 use axum::Router;
 use axum::extract::Request;
@@ -88,6 +85,10 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/resume", post(control::resume)),
         ("/v1/sessions/{session_id}/cancel", post(control::cancel)),
         ("/v1/sessions/{session_id}/budget", post(control::budget)),
+        ("/v1/sessions/{session_id}/files", get(files::list)),
+        ("/v1/sessions/{session_id}/files/content", get(files::read).put(files::write)),
+        ("/v1/sessions/{session_id}/files/archive", get(files::export).put(files::import)),
+        ("/v1/sessions/{session_id}/outputs/{tool_use_id}", get(outputs::get)),
         ("/v1/approvals", get(approvals::list)),
         ("/v1/nodes", get(nodes::list)),
     ]
