@@ -46,7 +46,7 @@ impl fmt::Display for DialectName {
 }
 
 /// One provider.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
     /// Which tongue it speaks.
@@ -88,6 +88,16 @@ pub struct ProviderConfig {
     /// Folder of the scenario files (dialect `script`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenarios: Option<PathBuf>,
+}
+
+impl fmt::Debug for ProviderConfig {
+    /// Leaves out what can hold secrets, such as the values of headers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderConfig")
+            .field("dialect", &self.dialect)
+            .field("base_url", &self.base_url)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProviderConfig {
@@ -291,6 +301,7 @@ mod tests {
         };
         assert_eq!(config.price("m"), Some(price));
         assert_eq!(config.price("other"), None);
+        assert!(!format!("{config:?}").contains("x-team"));
         let shown = toml::to_string(&config).unwrap();
         assert!(shown.contains("x-team = \"[redacted]\""), "{shown}");
     }
