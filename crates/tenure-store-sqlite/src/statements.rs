@@ -162,14 +162,14 @@ statements! {
     NEWEST_AGENT = "SELECT body, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1";
     AGENTS = "SELECT body, archived_at FROM agents AS this WHERE tenant = ?1 AND (?2 OR archived_at IS NULL) \
               AND version = (SELECT max(version) FROM agents WHERE tenant = ?1 AND id = this.id) \
-              ORDER BY id DESC LIMIT ?3 OFFSET ?4";
-    AGENT_VERSIONS = "SELECT body, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 ORDER BY version DESC LIMIT ?3 OFFSET ?4";
+              AND (?4 IS NULL OR id < ?4) ORDER BY id DESC LIMIT ?3";
+    AGENT_VERSIONS = "SELECT body, archived_at FROM agents WHERE tenant = ?1 AND id = ?2 AND (?4 IS NULL OR version < ?4) ORDER BY version DESC LIMIT ?3";
     ARCHIVE_AGENT = "UPDATE agents SET archived_at = coalesce(archived_at, ?3) WHERE tenant = ?1 AND id = ?2";
     PUT_ENVIRONMENT = "INSERT INTO environments (tenant, id, shard, archived_at, body) VALUES (?1, ?2, ?3, ?4, ?5) \
                        ON CONFLICT (tenant, id) DO UPDATE SET archived_at = ?4, body = ?5";
     ENVIRONMENT = "SELECT body, archived_at FROM environments WHERE tenant = ?1 AND id = ?2";
     ENVIRONMENTS = "SELECT body, archived_at FROM environments WHERE tenant = ?1 AND (?2 OR archived_at IS NULL) \
-                    ORDER BY id DESC LIMIT ?3 OFFSET ?4";
+                    AND (?4 IS NULL OR id < ?4) ORDER BY id DESC LIMIT ?3";
     IS_ENVIRONMENT_USED = "SELECT 1 FROM heads WHERE environment = ?1 AND tenant = ?2 AND state < 3 LIMIT 1";
     REMOVE_ENVIRONMENT = "DELETE FROM environments WHERE tenant = ?1 AND id = ?2";
 }

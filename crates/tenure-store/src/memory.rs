@@ -558,6 +558,17 @@ fn page<T>(rows: impl Iterator<Item = T>, offset: usize, limit: usize) -> Vec<T>
     rows.skip(offset).take(limit.min(MAX_PAGE)).collect()
 }
 
+/// The rows of a page, newest first.
+fn catalog_page<T>(
+    rows: impl Iterator<Item = T>,
+    place: impl Fn(&T) -> u128,
+    query: &CatalogQuery,
+) -> Vec<T> {
+    rows.filter(|row| query.below.is_none_or(|below| place(row) < below))
+        .take(query.limit.min(MAX_PAGE))
+        .collect()
+}
+
 #[async_trait]
 impl Store for Memory {
     async fn create(&self, new: NewSession) -> Result<Created, Error> {
@@ -1132,7 +1143,7 @@ impl Store for Memory {
             .filter(|((tenant, _), _)| *tenant == query.tenant);
         let newest = of_tenant.filter_map(|(_, versions)| versions.last());
         let wanted = newest.filter(|agent| query.with_archived || agent.archived_at.is_none());
-        Ok(page(wanted.cloned(), query.offset, query.limit))
+        Ok(catalog_page(wanted.cloned(), |agent| agent.id.bits(), &query))
     }
 
     async fn agent_versions(
@@ -1147,10 +1158,10 @@ impl Store for Memory {
             .get(&(tenant.clone(), id))
             .map(Vec::as_slice)
             .unwrap_or_default();
-        Ok(page(
+        Ok(catalog_page(
             versions.iter().rev().cloned(),
-            query.offset,
-            query.limit,
+            |agent| u128::from(agent.version),
+            &query,
         ))
     }
 
@@ -1207,7 +1218,7 @@ impl Store for Memory {
             .filter(|environment| environment.tenant == query.tenant);
         let wanted = of_tenant
             .filter(|environment| query.with_archived || environment.archived_at.is_none());
-        Ok(page(wanted.cloned(), query.offset, query.limit))
+        Ok(catalog_page(wanted.cloned(), |environment| environment.id.bits(), &query))
     }
 
     async fn delete_environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<(), Error> {

@@ -489,8 +489,9 @@ pub struct CatalogQuery {
     pub tenant: TenantId,
     /// Whether archived ones are listed.
     pub with_archived: bool,
-    /// Rows to skip.
-    pub offset: usize,
+    /// Only rows below this one, which was shown last: the bits of its id, or its version. A page
+    /// stays where it is when something new is made.
+    pub below: Option<u128>,
     /// Most rows; at most [`MAX_PAGE`].
     pub limit: usize,
 }

@@ -123,12 +123,11 @@ pub(crate) async fn list(
     query: Query,
 ) -> Result<Json<Page<WireAgent>>> {
     let (catalog, limit) = catalog(&caller, &query)?;
-    let offset = catalog.offset;
     let rows = state.store().agents(catalog).await?;
     Ok(Json(page::page(
         rows,
         limit,
-        |_| offset + limit,
+        |agent| agent.id.bits(),
         WireAgent::of,
     )))
 }
@@ -143,7 +142,6 @@ pub(crate) async fn versions(
     let id = agent_id(&id)?;
     find(&state, &caller, id, None).await?;
     let (catalog, limit) = catalog(&caller, &query)?;
-    let offset = catalog.offset;
     let rows = state
         .store()
         .agent_versions(&caller.tenant, id, catalog)
@@ -151,7 +149,7 @@ pub(crate) async fn versions(
     Ok(Json(page::page(
         rows,
         limit,
-        |_| offset + limit,
+        |agent| u128::from(agent.version),
         WireAgent::of,
     )))
 }
@@ -164,7 +162,7 @@ pub(crate) fn catalog(caller: &Caller, query: &Query) -> Result<(CatalogQuery, u
     let catalog = CatalogQuery {
         tenant: caller.tenant.clone(),
         with_archived: query.flag("include_archived")?,
-        offset: page::cursor(query)?.unwrap_or(0),
+        below: page::cursor(query)?,
         limit: limit + 1,
     };
     Ok((catalog, limit))

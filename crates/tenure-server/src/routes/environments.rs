@@ -108,12 +108,11 @@ pub(crate) async fn list(
     query: Query,
 ) -> Result<Json<Page<WireEnvironment>>> {
     let (catalog, limit) = catalog(&caller, &query)?;
-    let offset = catalog.offset;
     let rows = state.store().environments(catalog).await?;
     Ok(Json(page::page(
         rows,
         limit,
-        |_| offset + limit,
+        |environment| environment.id.bits(),
         WireEnvironment::of,
     )))
 }

@@ -120,7 +120,7 @@ pub(crate) fn agents(connection: &Connection, query: &CatalogQuery) -> Result<Ve
         &query.tenant.0,
         query.with_archived,
         query.limit.min(MAX_PAGE),
-        query.offset,
+        query.below.map(key),
     );
     rows::all(connection, sql::AGENTS, params, record)?
         .into_iter()
@@ -139,7 +139,7 @@ pub(crate) fn versions(
         &tenant.0,
         key(id.bits()),
         query.limit.min(MAX_PAGE),
-        query.offset,
+        query.below.map(|version| i64::try_from(version).unwrap_or(i64::MAX)),
     );
     rows::all(connection, sql::AGENT_VERSIONS, params, record)?
         .into_iter()
@@ -219,7 +219,7 @@ pub(crate) fn environments(
         &query.tenant.0,
         query.with_archived,
         query.limit.min(MAX_PAGE),
-        query.offset,
+        query.below.map(key),
     );
     rows::all(connection, sql::ENVIRONMENTS, params, record)?
         .into_iter()

@@ -63,7 +63,7 @@ pub async fn versions_of_an_agent_follow_each_other(harness: &dyn Harness) {
             &tenant(),
             id,
             CatalogQuery {
-                offset: 1,
+                below: Some(3),
                 limit: 5,
                 ..catalog()
             },
@@ -79,7 +79,7 @@ pub async fn versions_of_an_agent_follow_each_other(harness: &dyn Harness) {
     assert_eq!(listed, [agent(&tenant(), other, 1), version(3)]);
     let second = store
         .agents(CatalogQuery {
-            offset: 1,
+            below: Some(other.bits()),
             limit: 1,
             ..catalog()
         })

@@ -190,7 +190,7 @@ pub fn catalog() -> CatalogQuery {
     CatalogQuery {
         tenant: tenant(),
         with_archived: false,
-        offset: 0,
+        below: None,
         limit: 100,
     }
 }
