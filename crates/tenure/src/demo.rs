@@ -58,7 +58,7 @@ pub async fn run(options: &Options) -> Result<bool> {
         Some((server, key)) => {
             let client = Client::new(server, key.clone())?;
             proof.say("Playing the coder on the running server; nothing is killed there.");
-            let driver = house::strongest_driver(&mut proof);
+            let driver = house::strongest_driver(&mut proof).await;
             let undisturbed = actors::coder(&client, driver, None, &mut proof).await?;
             proof.timeline(&client, &undisturbed).await?;
             proof.check("the coder finished", undisturbed.text_contains("Done:"));
@@ -69,7 +69,7 @@ pub async fn run(options: &Options) -> Result<bool> {
 }
 
 async fn on_own_house(options: &Options, proof: &mut Proof) -> Result<()> {
-    let driver = house::strongest_driver(proof);
+    let driver = house::strongest_driver(proof).await;
     let mut house = House::build(options.data.clone(), proof).await.context("start the server and the worker of the demo")?;
     let client = house.client()?;
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
 use tenure_api::client::Client;
+use tenure_sandbox::Launcher;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -21,12 +22,18 @@ pub(crate) struct House {
 }
 
 /// The strongest sandbox that works here, with a loud line if it is not the default.
-pub(crate) fn strongest_driver(proof: &mut Proof) -> &'static str {
-    let found = tenure_sandbox::strongest();
-    if found.driver != "namespace" {
-        proof.warn(&format!("namespaces do not work on this machine ({}); the demo runs in the driver {:?}, which isolates less", found.why, found.driver));
+pub(crate) async fn strongest_driver(proof: &mut Proof) -> &'static str {
+    let (driver, refused) = match tenure_sandbox::strongest(Launcher::default()).await {
+        Ok(choice) => (choice.driver.name(), choice.refused),
+        Err(refused) => ("process", refused),
+    };
+    for (name, why) in refused {
+        proof.warn(&format!("the sandbox driver {name} does not work on this machine: {why}"));
     }
-    found.driver
+    if driver != "namespace" {
+        proof.warn(&format!("the demo runs in the driver {driver}, which isolates less"));
+    }
+    driver
 }
 
 impl House {

@@ -1,0 +1,32 @@
+//! Checkpoints per second and their latency, next to a bare loop of the same SQL.
+
+use super::{Figure, fresh, millis};
+use anyhow::Result;
+use serde_json::json;
+use std::path::Path;
+use tenure_store_sqlite::bench::{run_bare, run_store};
+
+/// Rounds of each measurement, in turns with the baseline.
+const ROUNDS: usize = 3;
+
+pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for (concurrency, commits) in [(1, 600), (64, 12_000), (1_024, 30_000)] {
+        let (mut rates, mut bare, mut middle, mut high) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let place = fresh(folder, "store");
+            let measured = run_store(&place, concurrency, commits).await?;
+            rates.push(measured.per_second());
+            middle.push(millis(measured.quantile(0.5)));
+            high.push(millis(measured.quantile(0.99)));
+            let place = fresh(folder, "bare");
+            bare.push(tokio::task::spawn_blocking(move || run_bare(&place, concurrency, commits)).await??.per_second());
+        }
+        bare.sort_by(f64::total_cmp);
+        let params = json!({ "concurrency": concurrency, "commits": commits });
+        figures.push(Figure::new("commits", format!("checkpoints/s at {concurrency}"), "1/s", rates).against(super::quantile(&bare, 0.5)).with(params.clone()));
+        figures.push(Figure::new("commits", format!("ack p50 at {concurrency}"), "ms", middle).with(params.clone()));
+        figures.push(Figure::new("commits", format!("ack p99 at {concurrency}"), "ms", high).with(params));
+    }
+    Ok(figures)
+}

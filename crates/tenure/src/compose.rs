@@ -1,0 +1,217 @@
+//! The one place that names adapters: puts store, models, sandboxes, worker and server together.
+
+use crate::config::Config;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::TenantId;
+use tenure_core::redact::Masker;
+use tenure_engine::{Ended, EventMasker, Folders, Sandboxes, Worker};
+use tenure_model::{Models, Providers};
+use tenure_sandbox::{Driver, Landlock, Launcher, Namespace, ProcessDriver};
+use tenure_server::{Caller, Keys, KnownModel, ModelCheck, ServerState, TimeIds};
+use tenure_store::Store;
+use tenure_store_sqlite::Sqlite;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Waits up to this long stay in the lease.
+const SHORT_WAIT: Duration = Duration::from_secs(5);
+
+/// Sandboxes that are idle for so long are ended.
+const SANDBOX_IDLE: Duration = Duration::from_secs(5 * 60);
+
+/// Key of the installation, for callback tokens.
+const INSTALLATION_KEY: &str = "installation.key";
+
+/// Key that the nodes of the installation share.
+const NODE_KEY: &str = "node.key";
+
+/// Serves the API until `stop` is cancelled.
+///
+/// # Errors
+/// When the store cannot be opened, or a key file cannot be read.
+pub(crate) async fn run_server(config: &Config, listener: TcpListener, stop: CancellationToken) -> Result<()> {
+    let store = open_store(config)?;
+    let address = listener.local_addr()?;
+    let public_url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
+    fs::write(config.server_file(), &public_url).context("say the address of the server in the data folder")?;
+    let models = Arc::new(providers(config)?);
+    let masker = Masker::new(secrets(config)?.iter().map(String::as_str));
+    let (workspaces, outputs) = (folders(config), folders(config));
+    let state = ServerState::new(tenure_server::Config {
+        store: store.clone(),
+        keys: keys(config)?,
+        public_url: public_url.trim_end_matches('/').to_owned(),
+        allowed_hosts: vec![address.to_string()],
+        is_behind_proxy: false,
+        installation_key: installation_key(config)?,
+        node_key: secret_file(&config.data.join(NODE_KEY), "node")?,
+        callback_secret: None,
+        workspace: Box::new(move |session| workspaces.workspace(session)),
+        outputs: Box::new(move |session| outputs.state(session)),
+        models: Arc::new(KnownModels(models)),
+        ids: Arc::new(TimeIds),
+        mask: Arc::new(move |text| masker.mask(text).into_owned()),
+        stop: stop.clone(),
+    });
+    let served = tenure_server::serve(listener, state).await;
+    store.close().await;
+    let _ = fs::remove_file(config.server_file());
+    served.context("serve the API")
+}
+
+/// Advances sessions until `stop` is cancelled.
+///
+/// # Errors
+/// When the store or a provider cannot be used, or when the node lost its leases and must be started
+/// anew.
+pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Result<()> {
+    let store = open_store(config)?;
+    let models: Arc<dyn Models> = Arc::new(providers(config)?);
+    let hidden = vec![config.data.clone()];
+    let sandboxes = Arc::new(Sandboxes::new(drivers(), folders(config), hidden));
+    let public_url = match &config.public_url {
+        Some(url) => url.clone(),
+        None => fs::read_to_string(config.server_file()).unwrap_or_else(|_| config.local_url(config.listen)),
+    };
+    let options = tenure_engine::Options {
+        slots: config.worker.slots,
+        quantum: config.worker.lease,
+        short_wait: SHORT_WAIT,
+        grace: config.worker.grace,
+        heartbeat: config.node.heartbeat,
+        dead_after: config.node.dead_after,
+        sandbox_idle: SANDBOX_IDLE,
+        data: config.data.clone(),
+        public_url: public_url.trim().trim_end_matches('/').to_owned(),
+        installation_key: installation_key(config)?,
+        node_key: secret_file(&config.data.join(NODE_KEY), "node")?,
+        internal_listen: ([127, 0, 0, 1], 0).into(),
+    };
+    let masker = EventMasker::new(&secrets(config)?);
+    let worker = Worker::start(store.clone(), models, sandboxes, masker, options).await.context("start the worker")?;
+    tracing::info!(node = %worker.node(), address = %worker.address(), "worker is ready");
+    let ended = worker.run(stop).await.context("run the worker")?;
+    store.close().await;
+    match ended {
+        Ended::Stopped => Ok(()),
+        Ended::Fenced => bail!("this worker could not reach its store in time and gave up its leases; start it again"),
+    }
+}
+
+/// All drivers; each session's environment names one.
+pub(crate) fn drivers() -> Vec<Arc<dyn Driver>> {
+    let launcher = Launcher::default();
+    vec![
+        Arc::new(Namespace::new(launcher.clone())),
+        Arc::new(Landlock::new(launcher.clone())),
+        Arc::new(ProcessDriver::new(launcher)),
+    ]
+}
+
+fn open_store(config: &Config) -> Result<Arc<Sqlite>> {
+    Ok(Sqlite::open(tenure_store_sqlite::Options::new(&config.data))?)
+}
+
+fn folders(config: &Config) -> Folders {
+    Folders { data: config.data.clone() }
+}
+
+/// The configured models.
+///
+/// # Errors
+/// What is wrong with which provider.
+pub(crate) fn providers(config: &Config) -> Result<Providers> {
+    Ok(Providers::new(config.providers.clone(), config.models.default.clone())?)
+}
+
+struct KnownModels(Arc<Providers>);
+
+impl ModelCheck for KnownModels {
+    fn check(&self, model: &str) -> Result<KnownModel, String> {
+        let resolved = self.0.resolve(model).map_err(|problem| problem.to_string())?;
+        Ok(KnownModel { name: resolved.full_name, has_price: resolved.price.is_some() })
+    }
+}
+
+/// Who may call: the key file of the configuration, or the one key of this installation.
+fn keys(config: &Config) -> Result<Keys> {
+    let mut keys = Keys::new();
+    let own = secret_file(&config.api_key_file(), "tk")?;
+    keys.add(&own, Caller { tenant: TenantId::default_tenant(), key_name: "local".to_owned() });
+    if let Some(file) = &config.auth.keys_file {
+        let text = fs::read_to_string(file).with_context(|| format!("read auth.keys_file {}", file.display()))?;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [tenant, name, key] = words[..] else {
+                bail!("{} line {}: a line is TENANT NAME KEY", file.display(), number + 1);
+            };
+            keys.add(key, Caller { tenant: TenantId(tenant.to_owned()), key_name: name.to_owned() });
+        }
+    }
+    Ok(keys)
+}
+
+/// What must never be stored or shown: keys of providers and of this installation.
+fn secrets(config: &Config) -> Result<Vec<String>> {
+    let mut secrets = vec![secret_file(&config.api_key_file(), "tk")?, secret_file(&config.data.join(NODE_KEY), "node")?];
+    for provider in config.providers.values() {
+        secrets.extend(provider.api_key_env.as_ref().and_then(|name| std::env::var(name).ok()));
+        let file = provider.api_key_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
+        secrets.extend(file.map(|key| key.trim().to_owned()));
+        secrets.extend(provider.headers.values().cloned());
+    }
+    Ok(secrets)
+}
+
+fn installation_key(config: &Config) -> Result<[u8; 32]> {
+    let text = secret_file(&config.data.join(INSTALLATION_KEY), "inst")?;
+    let digits = text.trim_start_matches("inst_");
+    let mut key = [0; 32];
+    for (place, byte) in key.iter_mut().enumerate() {
+        let pair = digits.get(place * 2..place * 2 + 2).context("the installation key is damaged; restore it from a backup")?;
+        *byte = u8::from_str_radix(pair, 16).context("the installation key is damaged; restore it from a backup")?;
+    }
+    Ok(key)
+}
+
+/// A secret in a file of its own, readable by this user only; made at the first look.
+///
+/// Two processes may look at once: whoever makes the file wins, the other one reads it.
+pub(crate) fn secret_file(path: &Path, prefix: &str) -> Result<String> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let bytes: [u8; 32] = rand::random();
+    let secret = format!("{prefix}_{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let draft = draft_of(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(secret.as_bytes())?;
+    file.sync_all()?;
+    // A link is made only if nobody else made it, and never half written.
+    let made = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match made {
+        Ok(()) => Ok(secret),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let known = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+            Ok(known.trim().to_owned())
+        }
+        Err(error) => Err(error).with_context(|| format!("make {}", path.display())),
+    }
+}
+
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{:016x}", rand::random::<u64>()));
+    PathBuf::from(name)
+}
