@@ -62,3 +62,27 @@ pub(crate) fn is_final(error: &Error) -> bool {
         .and_then(|source| source.downcast_ref::<rusqlite::Error>());
     sqlite.and_then(rusqlite::Error::sqlite_error_code) == Some(ErrorCode::SystemIoFailure)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn z_23_only_a_failed_write_or_fsync_is_final() {
+        let check = |code, kind, is_final| {
+            let error = write(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+            assert_eq!(
+                (error.kind, super::is_final(&error)),
+                (kind, is_final),
+                "{}",
+                error.message
+            );
+        };
+        check(ffi::SQLITE_IOERR_FSYNC, Kind::Broken, true);
+        check(ffi::SQLITE_IOERR_WRITE, Kind::Broken, true);
+        check(ffi::SQLITE_FULL, Kind::NoSpace, false);
+        check(ffi::SQLITE_BUSY, Kind::Retry, false);
+        check(ffi::SQLITE_CORRUPT, Kind::Broken, false);
+    }
+}

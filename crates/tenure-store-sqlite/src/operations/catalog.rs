@@ -139,7 +139,9 @@ pub(crate) fn versions(
         &tenant.0,
         key(id.bits()),
         query.limit.min(MAX_PAGE),
-        query.below.map(|version| i64::try_from(version).unwrap_or(i64::MAX)),
+        query
+            .below
+            .map(|version| i64::try_from(version).unwrap_or(i64::MAX)),
     );
     rows::all(connection, sql::AGENT_VERSIONS, params, record)?
         .into_iter()
