@@ -1,1 +1,73 @@
-fn main() {}
+//! Set-up, checks, tests and the demo, for people and for CI: `cargo xtask NAME`.
+//!
+//! Does all set-up that it may, does what it can without the rest, and says at the end what it left
+//! out.
+
+mod clients;
+mod machine;
+mod run;
+
+use anyhow::{Result, bail};
+use run::cargo;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask demo | test | clients
+
+  demo      set up, build, and run the demo
+  test      set up, check format and lints, run all tests, the official clients included
+  clients   only the tests with the official clients";
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("demo") => demo(&arguments.collect::<Vec<_>>()),
+        Some("test") => test(),
+        Some("clients") => {
+            let mut left_out = Vec::new();
+            clients::test(&mut left_out)?;
+            machine::tell(&left_out)
+        }
+        Some(other) => bail!("there is no task {other:?}\n{USAGE}"),
+        None => bail!("{USAGE}"),
+    }
+}
+
+fn demo(arguments: &[String]) -> Result<()> {
+    machine::check()?;
+    cargo("build the product", &["build", "--package", "tenure"])?;
+    let program = run::target().join("debug").join("tenure");
+    let arguments: Vec<&str> = ["demo"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    run::program("run the demo", &program, &arguments)
+}
+
+fn test() -> Result<()> {
+    machine::check()?;
+    let mut left_out = Vec::new();
+    // Components are not fetched: a toolchain without them still tests everything else.
+    if machine::has("cargo", &["fmt", "--version"]) {
+        cargo("check the format", &["fmt", "--all", "--check"])?;
+    } else {
+        left_out.push("the format check: this toolchain has no rustfmt".to_owned());
+    }
+    if machine::has("cargo", &["clippy", "--version"]) {
+        cargo("check the lints", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])?;
+    } else {
+        left_out.push("the lints: this toolchain has no clippy".to_owned());
+    }
+    cargo("build the product", &["build", "--package", "tenure"])?;
+    cargo("run the tests", &["test", "--workspace"])?;
+    clients::test(&mut left_out)?;
+    let program = run::target().join("debug").join("tenure");
+    run::program("run the demo", &program, &["demo"])?;
+    machine::tell(&left_out)
+}

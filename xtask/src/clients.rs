@@ -1,0 +1,42 @@
+//! The tests with the official clients: their set-up, and their run against the built binary.
+
+use crate::machine::{has, install};
+use crate::run::{program, root, target};
+use anyhow::Result;
+use std::path::Path;
+
+/// Runs both clients as far as the machine has their languages.
+pub(crate) fn test(left_out: &mut Vec<String>) -> Result<()> {
+    let binary = target().join("debug").join("tenure");
+    let binary = binary.to_string_lossy().into_owned();
+    python(&binary, left_out)?;
+    typescript(&binary, left_out)
+}
+
+fn python(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
+    let folder = root().join("tests/clients/python");
+    let venv = folder.join(".venv");
+    let makes_venv = || has("python3", &["-c", "import venv, ensurepip"]);
+    if !makes_venv() && !(install(&["python3", "python3-venv"]) && makes_venv()) {
+        left_out.push("the Python client: there is no python3 with venv".to_owned());
+        return Ok(());
+    }
+    if !venv.join("bin/python").exists() {
+        program("make a virtual environment", Path::new("python3"), &["-m", "venv", &venv.to_string_lossy()])?;
+    }
+    let requirements = folder.join("requirements.txt");
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", &requirements.to_string_lossy()];
+    program("install the Python client", &venv.join("bin/python"), &pip)?;
+    program("test with the Python client", &folder.join("run.sh"), &[binary])
+}
+
+fn typescript(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
+    let folder = root().join("tests/clients/typescript");
+    if !has("node", &["--version"]) || !has("npm", &["--version"]) {
+        left_out.push("the TypeScript client: there is no Node.js with npm".to_owned());
+        return Ok(());
+    }
+    let folder_text = folder.to_string_lossy().into_owned();
+    program("install the TypeScript client", Path::new("npm"), &["ci", "--prefix", &folder_text, "--no-audit", "--no-fund", "--silent"])?;
+    program("test with the TypeScript client", &folder.join("run.sh"), &[binary])
+}
