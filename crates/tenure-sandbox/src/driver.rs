@@ -52,6 +52,11 @@ fn prepare(mode: Mode, launcher: &Launcher, spec: Spec) -> Result<Prepared, Erro
             .into_string()
             .map_err(|path| Error::new(ErrorKind::Refused, format!("the path {} is not UTF-8", path.display())))
     };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&spec.workspace)
+        .map_err(|error| failed("make the workspace", &error))?;
     let workspace = text(&spec.workspace)?;
     let home = spec.state_dir.join("home");
     fs::DirBuilder::new()

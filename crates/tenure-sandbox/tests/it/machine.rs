@@ -11,7 +11,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn launcher() -> Launcher {
     Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_sandbox-launcher")),
+        program: std::env::var_os("TENURE_TEST_LAUNCHER")
+            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandbox-launcher")), PathBuf::from),
         arguments: vec![tenure_sandbox::LAUNCHER_ARGUMENT.to_owned()],
     }
 }

@@ -1,6 +1,13 @@
 //! What the persistent shell promises, in every driver.
 
-use crate::machine::{Folders, drivers, output};
+use std::time::{Duration, Instant};
+
+use tenure_sandbox::{Exec, Network, Spec, Status};
+
+use crate::machine::{Folders, drivers, output, run, text};
+
+/// Longest time that a call may take beyond its shell's end, generous for a busy machine.
+const PROMPT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn working_directory_and_environment_persist_between_commands() {
@@ -8,7 +15,188 @@ async fn working_directory_and_environment_persist_between_commands() {
         let folders = Folders::new();
         let sandbox = driver.start(folders.spec()).await.expect("start");
         assert_eq!(output(&sandbox, "mkdir -p a/b && cd a/b && export X='1 2'").await, "");
-        assert_eq!(output(&sandbox, "pwd | tail -c 5; echo $X").await, "/a/b\n1 2\n");
+        assert_eq!(output(&sandbox, "pwd | tail -c 5; echo \"$X\"").await, "/a/b\n1 2\n");
+        // Also when the shell ends by `exit`, with its code.
+        let outcome = run(&sandbox, "cd ..; exit 3").await;
+        assert_eq!(outcome.status, Status::Exited(3));
+        assert_eq!(output(&sandbox, "pwd | tail -c 3").await, "/a\n");
+        // A directory that is gone is said, not silently replaced.
+        output(&sandbox, "cd b && rm -rf ../b").await;
+        let outcome = run(&sandbox, "pwd").await;
+        assert_eq!(outcome.notes.len(), 1, "{:?}", outcome.notes);
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn restart_ends_processes_and_forgets_the_environment() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        let outcome = run(&sandbox, "export X=1; sleep 1000 & disown; echo started").await;
+        assert_eq!(outcome.still_running.len(), 1, "{:?}", outcome.still_running);
+        sandbox.restart().await.expect("restart");
+        assert_eq!(sandbox.processes().await.expect("list"), Vec::new());
+        assert_eq!(output(&sandbox, "echo [$X]").await, "[]\n");
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn o_063_background_process_holds_stdout() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        for command in ["sleep 300 & echo hi", "setsid sleep 300 & echo hi", "nohup sleep 300 & echo hi", "(setsid sh -c 'sleep 300' &); echo hi"] {
+            let begun = Instant::now();
+            let outcome = run(&sandbox, command).await;
+            assert!(begun.elapsed() < PROMPT, "{command} took {:?}", begun.elapsed());
+            assert_eq!(outcome.status, Status::Exited(0));
+            assert!(text(&outcome).contains("hi\n"), "{}", text(&outcome));
+            assert!(outcome.still_running.iter().any(|process| process.command.contains("sleep 300")), "{:?}", outcome.still_running);
+            sandbox.restart().await.expect("restart");
+        }
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn o_063_late_output_goes_to_the_log() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        output(&sandbox, "mkfifo gate").await;
+        let outcome = run(&sandbox, "(cat gate; echo late) & echo early").await;
+        assert_eq!(text(&outcome), "early\n");
+        let log = outcome.log_path.expect("a log");
+        output(&sandbox, "echo open > gate").await;
+        let complete = || std::fs::read_to_string(&log).is_ok_and(|text| text == "early\nopen\nlate\n");
+        let deadline = Instant::now() + PROMPT;
+        while !complete() && Instant::now() < deadline {
+            tokio::task::yield_now().await;
+        }
+        assert!(complete(), "{:?}", std::fs::read_to_string(&log));
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn o_064_timeout_leaves_no_children() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        for command in ["sleep 300 & wait", "setsid sleep 300 & sleep 300", "for i in $(seq 24); do (while :; do :; done) & done; wait", "(setsid sh -c 'sleep 300 & sleep 300' &) ; sleep 300"] {
+            let exec = Exec { timeout: Duration::from_millis(300), ..Exec::new(command) };
+            let outcome = sandbox.exec(exec).await.expect("run");
+            assert_eq!(outcome.status, Status::TimedOut, "{command}");
+            assert_eq!(outcome.still_running, Vec::new(), "{command}");
+            assert_eq!(sandbox.processes().await.expect("list"), Vec::new(), "{command}");
+        }
+        // A background process of an earlier command is not part of the tree.
+        run(&sandbox, "sleep 1000 & echo kept").await;
+        let exec = Exec { timeout: Duration::from_millis(100), ..Exec::new("sleep 300") };
+        let outcome = sandbox.exec(exec).await.expect("run");
+        assert_eq!(outcome.status, Status::TimedOut);
+        assert_eq!(outcome.still_running.len(), 1, "{:?}", outcome.still_running);
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_ends_its_command() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        output(&sandbox, "mkfifo begun").await;
+        {
+            let running = sandbox.exec(Exec::new("echo > begun; sleep 1000"));
+            let begun = sandbox.exec(Exec::new("cat begun"));
+            tokio::select! {
+                _ = running => panic!("the command ended by itself"),
+                begun = begun => { begun.expect("the command has begun"); }
+            }
+        }
+        let deadline = Instant::now() + PROMPT;
+        while !sandbox.processes().await.expect("list").is_empty() {
+            assert!(Instant::now() < deadline, "the command lives on");
+        }
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn o_065_command_waits_for_a_human() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        assert_ne!(run(&sandbox, "read x").await.status, Status::Exited(0));
+        assert_eq!(run(&sandbox, "cat").await.status, Status::Exited(0));
+        assert_ne!(run(&sandbox, "exec 3<>/dev/tty").await.status, Status::Exited(0));
+        for command in ["sudo -k ls", "ssh -oConnectTimeout=5 127.0.0.1", "git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && GIT_SEQUENCE_EDITOR= git rebase -q -i --root"] {
+            let outcome = run(&sandbox, command).await;
+            assert_ne!(outcome.status, Status::TimedOut, "{command}");
+        }
+        assert_eq!(output(&sandbox, "echo $CI $GIT_TERMINAL_PROMPT $DEBIAN_FRONTEND $PAGER").await, "1 0 noninteractive cat\n");
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn o_067_giant_output_is_counted_cut_and_capped_on_disk() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let mut spec: Spec = folders.spec();
+        spec.limits.output_bytes = 1024 * 1024;
+        let sandbox = driver.start(spec).await.expect("start");
+        let before = resident_bytes();
+        let outcome = run(&sandbox, "echo first; yes | head -c 300000000; echo last").await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert_eq!(outcome.status, Status::Exited(0));
+        assert_eq!(outcome.total_bytes, 300_000_000 + 6 + 5);
+        assert!(outcome.head.starts_with(b"first\n"));
+        assert!(outcome.tail.ends_with(b"last\n"));
+        assert!(outcome.head.len() + outcome.tail.len() <= tenure_sandbox::OUTPUT_BYTES);
+        assert_eq!(std::fs::metadata(outcome.log_path.expect("a log")).expect("metadata").len(), 1024 * 1024);
+        assert!(grown < 16 * 1024 * 1024, "memory grew by {grown} bytes");
+        sandbox.stop().await;
+    }
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
+}
+
+#[tokio::test]
+async fn o_078_zombies_are_reaped() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        output(&sandbox, "for i in $(seq 3000); do (true &) ; done").await;
+        let table = output(&sandbox, "ps -eo stat,ppid | grep -c '^Z' || true").await;
+        let zombies: u32 = table.trim().parse().expect("a number");
+        assert!(zombies < 50, "{zombies} zombies");
+        assert_eq!(sandbox.processes().await.expect("list"), Vec::new());
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_failed_for_want_of_a_network_is_told_why() {
+    for driver in drivers().await {
+        if driver.name() == "process" {
+            continue;
+        }
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        let outcome = run(&sandbox, "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6").await;
+        assert!(outcome.network_hint.is_some());
+        let outcome = run(&sandbox, "echo 'no such file' >&2; exit 6").await;
+        assert_eq!(outcome.network_hint, None);
+        sandbox.stop().await;
+        let spec = Spec { network: Network::Host, ..folders.spec() };
+        let sandbox = driver.start(spec).await.expect("start with the host's network");
+        assert_eq!(sandbox.guarantees().state(tenure_sandbox::Item::Net), tenure_sandbox::State::Missing);
         sandbox.stop().await;
     }
 }

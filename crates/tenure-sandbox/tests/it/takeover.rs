@@ -1,0 +1,50 @@
+//! One incarnation at most works on a session's folder.
+
+use tenure_sandbox::{ErrorKind, Exec, Spec, Status};
+
+use crate::machine::{Folders, drivers, output, run};
+
+#[tokio::test]
+async fn z_11_a_new_holder_ends_the_old_incarnation_first() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let old = driver.start(Spec { epoch: 1, ..folders.spec() }).await.expect("start");
+        output(&old, "mkfifo begun").await;
+        let running = old.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); echo > begun; sleep 1000"));
+        let taking = async {
+            output(&old, "cat begun").await;
+            driver.start(Spec { epoch: 2, ..folders.spec() }).await.expect("take over")
+        };
+        let (outcome, new) = tokio::join!(running, taking);
+        assert_eq!(outcome.expect("an outcome").status, Status::Lost);
+        old.lost().await;
+        // No second writer: the size stays.
+        let sizes = output(&new, "a=$(stat -c %s out); sleep 0.3; test $a = $(stat -c %s out) && echo same").await;
+        assert_eq!(sizes, "same\n");
+        let error = driver.start(Spec { epoch: 1, ..folders.spec() }).await.err().expect("an older epoch is refused");
+        assert_eq!(error.kind, ErrorKind::Fenced);
+        assert_eq!(output(&new, "echo alive").await, "alive\n");
+        new.stop().await;
+        assert_eq!(new.exec(Exec::new("true")).await.expect_err("ended").kind, ErrorKind::Lost);
+    }
+}
+
+#[tokio::test]
+async fn stop_leaves_no_process_no_group_and_no_record() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        run(&sandbox, "(setsid sleep 98765 &); sleep 98765 &").await;
+        let id = sandbox.id().to_owned();
+        sandbox.stop().await;
+        let alive = std::fs::read_dir("/proc").expect("proc").flatten().any(|entry| {
+            std::fs::read(entry.path().join("environ")).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&id))
+        });
+        assert!(!alive, "{} leaves processes", driver.name());
+        assert!(!folders.path().join("state/incarnation.json").exists());
+        for controller in ["memory", "pids", "cpu"] {
+            let left = std::fs::read_dir(format!("/sys/fs/cgroup/{controller}")).into_iter().flatten().flatten();
+            assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(&id)), "{controller}");
+        }
+    }
+}
