@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import http.client
 import json
 import os
 import shutil
@@ -48,6 +49,7 @@ class Tenure:
             without = ["--no-worker"] if self.worker_apart else []
             self.server, said = self._spawn("dev", *without, "--listen", self.address)
             self.address = address_of(said)
+            self._wait_until_served()
         if self.worker is None and self.worker_apart:
             self.worker, _ = self._spawn("worker")
 
@@ -74,6 +76,13 @@ class Tenure:
                     kill(process)
         self.worker = self.server = None
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _wait_until_served(self) -> None:
+        """Returns with the first answered request: the port is open a little before that."""
+        connection = http.client.HTTPConnection(self.address, timeout=CLIENT_TIMEOUT)
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        connection.close()
 
     @property
     def base_url(self) -> str:

@@ -30,6 +30,8 @@ export async function startTenure(): Promise<Tenure> {
   const words = ["dev", "--json", "--data", data, "--config", config, "--listen", "127.0.0.1:0"];
   const server = spawn(binary(), words, { cwd: folder, env: settings(), stdio: ["ignore", "pipe", "inherit"] });
   const address = await addressOf(server);
+  // The port is open a little before the server serves; this returns with the first answer.
+  await fetch(`http://${address}/healthz`);
   const apiKey = (await readFile(join(data, "api.key"), "utf8")).trim();
   return {
     client: new Anthropic({ baseURL: `http://${address}`, apiKey }),
