@@ -204,10 +204,17 @@ fn describe_caps(
         (None, Mode::Namespace) => {
             list.set(Item::Processes, State::Enforced, "limit of the sandbox's user in its own user namespace", "");
         }
+        // The kernel exempts root from the limit, and counting is slower than a fork bomb.
+        (None, Mode::Landlock | Mode::Process) if rustix::process::geteuid().is_root() => list.set(
+            Item::Processes,
+            State::Missing,
+            format!("only counted every 200 ms, which does not stop a fork bomb: {}", why(Controller::Pids)),
+            "run as another user than root, or where control groups can be made",
+        ),
         (None, Mode::Landlock | Mode::Process) => list.set(
             Item::Processes,
             State::Partial,
-            format!("counted every 200 ms: {}", why(Controller::Pids)),
+            format!("limit of the user's processes, which counts those outside too: {}", why(Controller::Pids)),
             CGROUP_FIX,
         ),
     }

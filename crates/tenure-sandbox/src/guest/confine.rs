@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
@@ -18,7 +19,7 @@ use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
 };
 
-use super::step;
+use super::{step, table};
 use crate::port::{Error, ErrorKind, Network};
 use crate::sys;
 use crate::wire::{Mode, Setup};
@@ -52,8 +53,13 @@ const REFUSED: [libc::c_long; 49] = [
 /// System calls that are said not to exist, since programs fall back on older ones.
 const ABSENT: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_io_uring_setup];
 
+/// Threads of the same user that do not belong to the sandbox, counted before its first command.
+static FOREIGN_PROCESSES: OnceLock<u64> = OnceLock::new();
+
 /// Confines the launcher for good. Returns the landlock version used, 0 without landlock.
 pub(super) fn launcher(setup: &Setup) -> Result<i32, Error> {
+    let foreign = if setup.mode == Mode::Namespace { 0 } else { table::threads_of_user(rustix::process::getuid().as_raw()) };
+    FOREIGN_PROCESSES.get_or_init(|| foreign);
     match setup.mode {
         Mode::Namespace => {
             drop_capabilities();
@@ -235,11 +241,10 @@ pub(super) fn command_limits(setup: &Setup) -> io::Result<()> {
     set(Resource::Core, 0)?;
     set(Resource::Nofile, limits.open_files.into())?;
     set(Resource::Fsize, limits.disk_bytes)?;
-    if setup.mode == Mode::Namespace {
-        // Counted for this user in this user namespace only. Elsewhere it would count the user's
-        // other processes too.
-        set(Resource::Nproc, u64::from(limits.processes) + RESERVED_PROCESSES)?;
-    }
+    // In the namespace driver only this sandbox is counted. Elsewhere all of the user's processes
+    // are, so those that were there before come on top; root is exempt from this limit.
+    let before = FOREIGN_PROCESSES.get().copied().unwrap_or(0);
+    set(Resource::Nproc, u64::from(limits.processes) + before + RESERVED_PROCESSES)?;
     if !setup.memory_capped {
         set(Resource::Data, limits.memory_bytes)?;
     }

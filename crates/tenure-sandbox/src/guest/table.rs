@@ -37,6 +37,13 @@ fn row(pid: i32) -> Option<Row> {
     })
 }
 
+/// Counts the threads of a user.
+pub(crate) fn threads_of_user(uid: u32) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let owned = |row: &Row| fs::metadata(format!("/proc/{}", row.pid)).is_ok_and(|metadata| metadata.uid() == uid);
+    rows().iter().filter(|row| owned(row)).map(|row| row.threads).sum()
+}
+
 /// Start time of a process in clock ticks since boot.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()

@@ -29,7 +29,14 @@ async fn o_077_fork_bomb_and_threads_meet_the_limit() {
         let folders = Folders::new();
         let mut spec = folders.spec();
         spec.limits.processes = 64;
+        if driver.guarantees().state(Item::Processes) == State::Missing {
+            eprintln!("left out: nothing stops a fork bomb in the {} driver here", driver.name());
+            continue;
+        }
         let sandbox = driver.start(spec).await.expect("start");
+        // The test must not take the machine down when the product is wrong: the limit is there first.
+        let limit = output(&sandbox, "ulimit -u").await;
+        assert_ne!(limit.trim(), "unlimited");
         let exec = Exec { timeout: Duration::from_secs(3), ..Exec::new(":(){ :|:& };:; sleep 1000") };
         let outcome = sandbox.exec(exec).await.expect("run");
         assert_ne!(outcome.status, Status::Exited(0), "{}", text(&outcome));
