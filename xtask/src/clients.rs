@@ -17,7 +17,8 @@ fn python(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
     let folder = root().join("tests/clients/python");
     let venv = folder.join(".venv");
     let makes_venv = || has("python3", &["-c", "import venv, ensurepip"]);
-    if !makes_venv() && !(install(&["python3", "python3-venv"]) && makes_venv()) {
+    let is_ready = makes_venv() || install(&["python3", "python3-venv"]) && makes_venv();
+    if !is_ready {
         left_out.push("the Python client: there is no python3 with venv".to_owned());
         return Ok(());
     }

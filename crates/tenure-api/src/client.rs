@@ -85,9 +85,9 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Whether a key is sent.
-    pub fn has_key(&self) -> bool {
-        self.key.is_some()
+    /// The key that is sent, for another client of the same server.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_ref().map(|Key(key)| key.as_str())
     }
 
     /// Reads a resource.

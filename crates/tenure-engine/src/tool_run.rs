@@ -38,7 +38,7 @@ impl Runner {
         let lazy = Lazy { runner: self, news: Mutex::default() };
         let _busy = self.sandboxes.busy(self.session);
         let wanted = tenure_tools::Call { id: call.id.to_string(), name: call.name.clone(), input: input.as_str().to_owned() };
-        let result = tenure_tools::Toolset::default().run(wanted, &lazy, cancel).await;
+        let result = tenure_tools::Toolset.run(wanted, &lazy, cancel).await;
         let notes = lazy.news.into_inner().expect("nobody panics while holding it").map(notes).unwrap_or_default();
         let outcome = if result.is_error { Outcome::Failed } else { Outcome::Done };
         let content = result.content.into_iter().map(Block::Text).collect();

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Kind};
 use crate::path::{join, parts};
-use crate::workspace::{EntryKind, MAX_LIST, Workspace};
+use crate::workspace::{EntryKind, Workspace};
 use rustix::fs::AtFlags;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -49,8 +49,7 @@ impl Workspace {
         let start: Vec<u8> = join(&parts(path)?);
         let mut open = vec![(start, Vec::new())];
         while let Some((folder, name)) = open.pop() {
-            let (entries, _) = self.list(&folder, None, MAX_LIST)?;
-            for entry in entries {
+            for entry in self.entries(&folder)? {
                 let inside = [folder.as_slice(), b"/", &entry.name].concat();
                 let outside = if name.is_empty() { entry.name.clone() } else { [name.as_slice(), b"/", &entry.name].concat() };
                 let mut header = tar::Header::new_gnu();

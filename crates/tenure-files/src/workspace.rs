@@ -203,8 +203,7 @@ impl Workspace {
     pub fn usage(&self, limit: usize) -> Result<(u64, u64), Error> {
         let (mut files, mut bytes, mut open) = (0, 0, vec![Vec::new()]);
         while let Some(folder) = open.pop() {
-            let (entries, _) = self.list(&folder, None, MAX_LIST)?;
-            for entry in entries {
+            for entry in self.entries(&folder)? {
                 files += 1;
                 bytes += entry.size_bytes;
                 if entry.kind == EntryKind::Directory && files < limit as u64 {
@@ -213,6 +212,19 @@ impl Workspace {
             }
         }
         Ok((files, bytes))
+    }
+
+    /// All entries of a folder, page after page; an archive must not leave any out.
+    pub(crate) fn entries(&self, path: &[u8]) -> Result<Vec<Entry>, Error> {
+        let (mut all, mut has_more) = (Vec::new(), true);
+        while has_more {
+            let after = all.last().map(|entry: &Entry| entry.name.clone());
+            let (entries, more) = self.list(path, after.as_deref(), MAX_LIST)?;
+            // A page whose entries all went away meanwhile would be asked for again without end.
+            has_more = more && !entries.is_empty();
+            all.extend(entries);
+        }
+        Ok(all)
     }
 
     /// Opens a path beneath the workspace.
@@ -226,7 +238,8 @@ impl Workspace {
         let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&start, path, flags, mode, resolve) {
-            Err(rustix::io::Errno::NOSYS) => self.step_by_step(start, path, flags, mode),
+            // Filters of older containers say "not permitted" to what they do not know.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.step_by_step(start, path, flags, mode),
             other => other,
         }
     }

@@ -52,10 +52,13 @@ impl Default for Launcher {
     }
 }
 
+/// How a command ended, what outlives it, and what else is to be said.
+type Ending = (Status, Vec<Process>, Vec<String>);
+
 /// Replies that somebody waits for.
 #[derive(Default)]
 struct Waiting {
-    commands: BTreeMap<u64, oneshot::Sender<(Status, Vec<Process>, Vec<String>)>>,
+    commands: BTreeMap<u64, oneshot::Sender<Ending>>,
     files: BTreeMap<u64, oneshot::Sender<(FileHead, Vec<u8>)>>,
     lists: BTreeMap<u64, oneshot::Sender<Vec<Process>>>,
     restarts: BTreeMap<u64, oneshot::Sender<()>>,

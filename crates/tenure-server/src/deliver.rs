@@ -4,7 +4,7 @@ use crate::error::{ApiError, Result};
 use crate::keys::Caller;
 use crate::state::ServerState;
 use tenure_api::error::Code;
-use tenure_core::{EventId, InputBody, SessionId};
+use tenure_core::{EventId, InputBody, Refused, SessionId};
 use tenure_store::{Delivered, Delivery, Idempotency, Kind};
 
 /// Seconds after which a full inbox is tried again.
@@ -50,19 +50,13 @@ async fn refused(
         Ok(view) => view,
         Err(error) => return error.into(),
     };
-    match (view, error.kind) {
-        (None, _) => ApiError::new(
-            Code::SessionNotFound,
-            format!("there is no session {session}"),
-        ),
-        (Some(_), Kind::NotFound) => ApiError::new(Code::UnknownToolUse, error.message),
-        (Some(view), _) if view.session.has_ended() => {
-            ApiError::new(Code::SessionEnded, format!("session {session} has ended"))
-        }
-        // Its end waits in the inbox.
-        (Some(_), _) if error.message.contains("has ended") => {
-            ApiError::new(Code::SessionEnded, format!("session {session} is ending"))
-        }
+    let reason = error.source.as_ref().and_then(|source| source.downcast_ref::<Refused>());
+    let ended = || ApiError::new(Code::SessionEnded, format!("session {session} has ended, or is about to"));
+    match (view, reason) {
+        (None, _) => ApiError::new(Code::SessionNotFound, format!("there is no session {session}")),
+        (Some(_), Some(Refused::Ended)) => ended(),
+        (Some(view), None) if view.session.has_ended() => ended(),
+        (Some(_), _) if error.kind == Kind::NotFound => ApiError::new(Code::UnknownToolUse, error.message),
         (Some(_), _) => ApiError::new(Code::NotAnswerable, error.message),
     }
 }

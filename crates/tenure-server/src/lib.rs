@@ -21,5 +21,5 @@ mod state;
 
 pub use keys::{Caller, Keys};
 pub use router::router;
-pub use serve::{HEADER_TIMEOUT, MAX_CONNECTIONS, STOP_WITHIN, WRITE_TIMEOUT, serve};
+pub use serve::{Limits, MAX_CONNECTIONS, STOP_WITHIN, serve, serve_within};
 pub use state::{Config, FolderOf, Ids, KnownModel, ModelCheck, ServerState, TimeIds};

@@ -19,11 +19,20 @@ use tokio::sync::Semaphore;
 /// Most connections at a time; more wait in the backlog of the system.
 pub const MAX_CONNECTIONS: usize = 16_384;
 
-/// How long a client may take to send its headers, or to send another request on a connection.
-pub const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limits of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a client may take to send its headers, or to send another request on a connection.
+    pub headers: Duration,
+    /// How long a client may read nothing of what is written to it.
+    pub writes: Duration,
+}
 
-/// How long a client may read nothing of what is written to it.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+impl Default for Limits {
+    fn default() -> Self {
+        Self { headers: Duration::from_secs(30), writes: Duration::from_secs(30) }
+    }
+}
 
 /// How long open requests may take to end when the server stops; streams end at once.
 pub const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -36,6 +45,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// # Errors
 /// When the listener cannot be used at all.
 pub async fn serve(listener: TcpListener, state: Arc<ServerState>) -> io::Result<()> {
+    serve_within(listener, state, Limits::default()).await
+}
+
+/// The same with other time limits.
+///
+/// # Errors
+/// When the listener cannot be used at all.
+pub async fn serve_within(listener: TcpListener, state: Arc<ServerState>, limits: Limits) -> io::Result<()> {
     listener.local_addr()?;
     let stop = state.config.stop.clone();
     let router = crate::router(state);
@@ -61,7 +78,7 @@ pub async fn serve(listener: TcpListener, state: Arc<ServerState>) -> io::Result
         };
         // Frames of streams are small and must not wait for each other.
         let _ = stream.set_nodelay(true);
-        let connection = connection(stream, router.clone());
+        let connection = connection(stream, router.clone(), limits);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -83,14 +100,14 @@ pub async fn serve(listener: TcpListener, state: Arc<ServerState>) -> io::Result
 type Connection =
     http1::Connection<TokioIo<Timed<tokio::net::TcpStream>>, TowerToHyperService<Router>>;
 
-fn connection(stream: tokio::net::TcpStream, router: Router) -> Connection {
+fn connection(stream: tokio::net::TcpStream, router: Router, limits: Limits) -> Connection {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(limits.headers)
         .keep_alive(true);
     builder.serve_connection(
-        TokioIo::new(Timed::new(stream, WRITE_TIMEOUT)),
+        TokioIo::new(Timed::new(stream, limits.writes)),
         TowerToHyperService::new(router),
     )
 }

@@ -61,7 +61,7 @@ impl Toolset {
             Err(message) => return ToolResult::failed(message),
         };
         tokio::select! {
-            result = dispatch(&call.name, &fields, sandboxes) => result.unwrap_or_else(|message| ToolResult::failed(message)),
+            result = dispatch(&call.name, &fields, sandboxes) => result.unwrap_or_else(ToolResult::failed),
             // Dropping the run kills the command's tree.
             () = cancel.cancelled() => ToolResult::failed("Stopped."),
         }

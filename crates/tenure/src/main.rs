@@ -1,1 +1,26 @@
-fn main() {}
+//! tenure: a self-hosted runtime for long-running AI agents.
+//!
+//! This crate is the composition root and the command line. `cli` says which commands exist,
+//! `commands` holds one file for each, `compose` is the only place that names adapters.
+
+mod bench;
+mod cli;
+mod commands;
+mod compose;
+mod config;
+mod connection;
+mod demo;
+mod failure;
+mod follow;
+mod logging;
+mod output;
+mod stop;
+mod suggest;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // First of all, before threads exist: this process may be meant as the launcher of a sandbox.
+    tenure_sandbox::main_if_requested();
+    cli::main()
+}

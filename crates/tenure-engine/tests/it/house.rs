@@ -25,7 +25,7 @@ pub(crate) struct House {
 
 pub(crate) struct Running {
     stop: CancellationToken,
-    task: tokio::task::JoinHandle<Result<Ended, tenure_store::Error>>,
+    task: tokio::task::JoinHandle<Result<Ended, Error>>,
 }
 
 impl Running {

@@ -125,3 +125,16 @@ fn a_write_beyond_its_limit_leaves_the_old_file() {
     assert_eq!(workspace.read_range(b"a", 0, 10).unwrap(), b"old");
     assert_eq!(workspace.list(b"", None, 10).unwrap().0.len(), 1, "no draft stays");
 }
+
+#[test]
+fn an_archive_of_a_folder_larger_than_one_page_is_complete() {
+    let (folder, workspace) = house();
+    let count = tenure_files::MAX_LIST + 1;
+    for number in 0..count {
+        std::fs::write(folder.path().join("workspace").join(format!("{number}")), "").unwrap();
+    }
+    let mut tar = Vec::new();
+    workspace.export_tar(b"", &mut tar).unwrap();
+    assert_eq!(tar::Archive::new(Cursor::new(tar)).entries().unwrap().count(), count);
+    assert_eq!(workspace.usage(usize::MAX).unwrap().0, count as u64);
+}

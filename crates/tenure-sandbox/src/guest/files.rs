@@ -283,10 +283,9 @@ fn walk(start: &Path, meet: &mut impl FnMut(Met) -> bool) -> bool {
             }
             let Ok(metadata) = entry.metadata() else { continue };
             let path = entry.path();
-            if metadata.is_dir() {
-                if depth < DEPTH && !LEFT_OUT.iter().any(|name| entry.file_name() == *name) {
-                    queue.push((path.clone(), depth + 1));
-                }
+            let enters = metadata.is_dir() && depth < DEPTH && !LEFT_OUT.iter().any(|name| entry.file_name() == *name);
+            if enters {
+                queue.push((path.clone(), depth + 1));
             }
             let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if !meet(Met { path, modified, is_file: metadata.is_file(), bytes: metadata.len() }) {

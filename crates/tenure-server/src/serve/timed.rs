@@ -89,3 +89,30 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         self.moved(cx, poll)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn o_059_a_write_that_does_not_move_ends_the_connection() {
+        let (near, _far) = tokio::io::duplex(16);
+        let mut timed = Timed::new(near, Duration::from_millis(50));
+        let error = timed.write_all(&[0; 64]).await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_that_reads_is_not_cut() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut timed = Timed::new(near, Duration::from_secs(60));
+        let write = async { timed.write_all(&[7; 64]).await };
+        let read = async {
+            let mut bytes = [0; 64];
+            far.read_exact(&mut bytes).await.map(|_| bytes)
+        };
+        let (written, read) = tokio::join!(write, read);
+        assert!(written.is_ok() && read.is_ok_and(|bytes| bytes == [7; 64]));
+    }
+}

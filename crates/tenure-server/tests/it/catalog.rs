@@ -1,0 +1,197 @@
+//! Agents, environments and sessions.
+
+use crate::hand::Hand;
+use crate::house::{House, KEY};
+use axum::http::{Method, StatusCode};
+use serde_json::json;
+use tenure_store::Then;
+
+#[tokio::test]
+async fn an_agent_is_made_changed_listed_and_archived() {
+    let house = House::new();
+    let id = house.agent().await;
+    let path = format!("/v1/agents/{id}");
+    let changed = house.post(&path, json!({"version": 1, "system": "be brief"})).await.ok();
+    assert_eq!((changed["version"].as_u64(), changed["system"].as_str(), changed["name"].as_str()), (Some(2), Some("be brief"), Some("tester")));
+    let late = house.post(&path, json!({"version": 1, "system": "late"})).await;
+    assert_eq!((late.status, late.code().as_str()), (StatusCode::CONFLICT, "version_conflict"));
+    let versions = house.get(&format!("{path}/versions")).await.ok();
+    let numbers: Vec<_> = versions["data"].as_array().unwrap().iter().map(|agent| agent["version"].as_u64().unwrap()).collect();
+    assert_eq!((numbers, &versions["next_page"]), (vec![2, 1], &json!(null)));
+    assert_eq!(house.get(&format!("{path}?version=1")).await.ok()["system"], json!(null));
+    assert!(house.post(&format!("{path}/archive"), json!({})).await.ok()["archived_at"].is_string());
+    assert_eq!(house.get("/v1/agents").await.ok()["data"], json!([]));
+    assert_eq!(house.get("/v1/agents?include_archived=true").await.ok()["data"].as_array().unwrap().len(), 1);
+    let body = json!({"agent": id, "environment_id": house.environment().await});
+    assert_eq!(house.post("/v1/sessions", body).await.code(), "agent_archived");
+}
+
+#[tokio::test]
+async fn lists_are_walked_page_by_page() {
+    let house = House::new();
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(house.agent().await);
+    }
+    made.reverse();
+    let (mut seen, mut page) = (Vec::new(), String::new());
+    loop {
+        let reply = house.get(&format!("/v1/agents?limit=2{page}")).await.ok();
+        seen.extend(reply["data"].as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap().to_owned()));
+        match reply["next_page"].as_str() {
+            Some(next) => page = format!("&page={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, made);
+    assert_eq!(house.get("/v1/agents?page=7").await.code(), "invalid_cursor");
+    assert_eq!(house.get("/v1/agents?limit=0").await.code(), "invalid_query");
+}
+
+#[tokio::test]
+async fn models_are_checked_and_money_binds_only_with_prices() {
+    let house = House::new();
+    let make = |body| house.post("/v1/agents", body);
+    assert_eq!(make(json!({"name": "a", "model": "nobody/knows"})).await.code(), "unknown_model");
+    assert_eq!(make(json!({"name": "a", "model": "p/free", "limits": {"cost_usd": 1}})).await.code(), "model_without_price");
+    let free = make(json!({"name": "a", "model": {"id": "p/free"}})).await.ok();
+    assert_eq!((&free["limits"]["cost_usd"], free["limits"]["steps"].as_u64()), (&json!(null), Some(500)));
+    assert_eq!(make(json!({"name": "a", "model": "priced"})).await.ok()["limits"]["cost_usd"], json!(20.0));
+    let budget = json!({"type": "limit", "max_list_cost": {"amount": "100", "currency": "USD"}});
+    let body = json!({"agent": free["id"], "environment_id": house.environment().await, "budget": budget});
+    assert_eq!(house.post("/v1/sessions", body).await.code(), "model_without_price");
+}
+
+#[tokio::test]
+async fn an_environment_is_made_changed_and_removed_when_nothing_uses_it() {
+    let house = House::new();
+    let id = house.environment().await;
+    let path = format!("/v1/environments/{id}");
+    assert_eq!(house.post(&path, json!({"description": "d", "config": {"type": "cloud", "network": "host"}})).await.ok()["effective"]["network"], "host");
+    let body = json!({"agent": house.agent().await, "environment_id": id});
+    let session = house.post("/v1/sessions", body.clone()).await.ok();
+    assert_eq!(house.delete(&path).await.code(), "environment_in_use");
+    house.delete(&format!("/v1/sessions/{}", session["id"].as_str().unwrap())).await.ok();
+    assert_eq!(house.delete(&path).await.ok(), json!({"id": id, "type": "environment_deleted"}));
+    assert_eq!(house.get(&path).await.code(), "environment_not_found");
+    assert_eq!(house.post("/v1/sessions", body).await.code(), "environment_not_found");
+}
+
+#[tokio::test]
+async fn a_session_starts_idle_with_all_that_clients_read() {
+    let house = House::new();
+    let budget = json!({"type": "limit", "max_list_cost": {"amount": "250", "currency": "USD"}});
+    let body = json!({
+        "agent": {"type": "agent", "id": house.agent().await}, "environment_id": house.environment().await, "title": "t",
+        "metadata": {"k": "v"}, "budget": budget, "limits": {"steps": 9}, "resources": [], "vault_ids": [],
+    });
+    let session = house.post("/v1/sessions", body).await.ok();
+    for (field, expected) in [
+        ("type", json!("session")),
+        ("status", json!("idle")),
+        ("phase", json!("idle")),
+        ("title", json!("t")),
+        ("metadata", json!({"k": "v"})),
+        ("budget", budget),
+        ("limits", json!({"steps": 9, "tokens": 5_000_000, "cost_usd": 2.5, "wall_seconds": null})),
+        ("resources", json!([])),
+        ("vault_ids", json!([])),
+        ("outcome_evaluations", json!([])),
+        ("last_seq", json!(0)),
+        ("archived_at", json!(null)),
+    ] {
+        assert_eq!(session[field], expected, "{field}");
+    }
+    assert_eq!(session["agent"]["version"], 1);
+    assert_eq!(house.get(&format!("/v1/sessions/{}", session["id"].as_str().unwrap())).await.ok(), session);
+}
+
+#[tokio::test]
+async fn what_a_session_does_not_serve_yet_is_refused_with_a_code() {
+    let house = House::new();
+    let (agent, environment) = (house.agent().await, house.environment().await);
+    for (field, value, code) in [
+        ("resources", json!([{"type": "file", "file_id": "f"}]), "unsupported_feature"),
+        ("vault_ids", json!(["v"]), "unsupported_feature"),
+        ("agent", json!({"type": "agent_with_overrides", "id": agent}), "unsupported_feature"),
+        ("agent", json!("agent_nonsense"), "agent_not_found"),
+        ("agent", json!({"type": "agent", "id": agent, "version": 7}), "agent_not_found"),
+        ("environment_id", json!("env_x"), "environment_not_found"),
+        ("initial_events", json!([{"type": "user.define_outcome"}]), "unsupported_event"),
+        ("metadata", json!({"k": 1}), "invalid_field"),
+        ("title", json!(7), "invalid_field"),
+    ] {
+        let mut body = json!({"agent": agent, "environment_id": environment});
+        body[field] = value;
+        assert_eq!(house.post("/v1/sessions", body).await.code(), code, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_listed_filtered_and_found_by_their_tail() {
+    let house = House::new();
+    let (first, second) = (house.session().await, house.session().await);
+    house.say(&first, "hi").await;
+    let mut hand = Hand::claim(&house).await;
+    hand.take_inputs().await;
+    let ids = |reply: serde_json::Value| -> Vec<String> {
+        reply["data"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(house.get("/v1/sessions").await.ok()), [second.clone(), first.clone()]);
+    assert_eq!(ids(house.get("/v1/sessions?order=asc").await.ok()), [first.clone(), second.clone()]);
+    assert_eq!(ids(house.get("/v1/sessions?statuses[]=running").await.ok()), [first.clone()]);
+    assert_eq!(ids(house.get("/v1/sessions?phases[]=working").await.ok()), [first.clone()]);
+    assert_eq!(ids(house.get("/v1/sessions?statuses[]=idle&limit=1").await.ok()), [second.clone()]);
+    assert_eq!(ids(house.get(&format!("/v1/sessions?tail={}", &second[second.len() - 8..])).await.ok()), [second.clone()]);
+    assert_eq!(house.get("/v1/sessions?statuses[]=asleep").await.code(), "invalid_query");
+    assert_eq!(house.get(&format!("/v1/sessions/{}", &second[second.len() - 8..])).await.code(), "session_not_found");
+    hand.commit(vec![], Then::Yield).await;
+}
+
+#[tokio::test]
+async fn an_update_is_read_back_at_once_although_no_worker_has_taken_it() {
+    let house = House::new();
+    let path = format!("/v1/sessions/{}", house.session().await);
+    let changed = house.post(&path, json!({"title": "new", "metadata": {"a": "b"}, "limits": {"steps": 3}})).await.ok();
+    assert_eq!((&changed["title"], &changed["metadata"], &changed["limits"]["steps"]), (&json!("new"), &json!({"a": "b"}), &json!(3)));
+    assert_eq!(house.get(&path).await.ok()["title"], "new");
+    assert_eq!(house.post(&format!("{path}/budget"), json!({"cost_usd": 1.5})).await.ok()["limits"], json!({"steps": 3, "tokens": 5_000_000, "cost_usd": 1.5, "wall_seconds": null}));
+    assert_eq!(house.post(&format!("{path}/budget"), json!({})).await.code(), "missing_field");
+    assert_eq!(house.post(&format!("{path}/pause"), json!({})).await.ok()["is_paused"], true);
+    assert_eq!(house.post(&format!("{path}/resume"), json!({})).await.ok()["is_paused"], false);
+}
+
+#[tokio::test]
+async fn a_repeated_request_with_its_key_gets_the_first_reply() {
+    let house = House::new();
+    let headers = [("idempotency-key", "once")];
+    let make = |body| house.call(Method::POST, "/v1/agents", Some(body), &headers);
+    let first = make(json!({"name": "a", "model": "p/priced"})).await.ok();
+    assert_eq!(make(json!({"name": "a", "model": "p/priced"})).await.ok(), first);
+    let other = make(json!({"name": "b", "model": "p/priced"})).await;
+    assert_eq!((other.status, other.code().as_str()), (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_mismatch"));
+    let body = json!({"agent": first["id"], "environment_id": house.environment().await});
+    let session = house.call(Method::POST, "/v1/sessions", Some(body.clone()), &headers).await.ok();
+    assert_eq!(house.call(Method::POST, "/v1/sessions", Some(body), &headers).await.ok(), session);
+    let update = json!({"version": 1, "system": "s"});
+    let path = format!("/v1/agents/{}", first["id"].as_str().unwrap());
+    let updated = house.call(Method::POST, &path, Some(update.clone()), &headers).await.ok();
+    assert_eq!(house.call(Method::POST, &path, Some(update), &headers).await.ok(), updated);
+    assert_eq!(updated["version"], 2);
+    assert_eq!(house.call(Method::POST, &path, Some(json!({})), &[("idempotency-key", "")]).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn z_18_an_idempotency_key_means_nothing_for_another_caller_and_a_stranger_gets_nothing() {
+    let house = House::new();
+    let body = json!({"name": "a", "model": "p/priced"});
+    let make = async |key: &str| {
+        let headers = [("x-api-key", key), ("idempotency-key", "k")];
+        house.call(Method::POST, "/v1/agents", Some(body.clone()), &headers).await
+    };
+    let mine = make(KEY).await.ok();
+    let theirs = make(crate::house::OTHER_KEY).await.ok();
+    assert_ne!(mine["id"], theirs["id"]);
+    let stranger = make("no-key").await;
+    assert_eq!((stranger.status, stranger.code().as_str()), (StatusCode::UNAUTHORIZED, "invalid_api_key"));
+}

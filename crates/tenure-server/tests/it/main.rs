@@ -1,0 +1,26 @@
+//! The server over a store, with a worker played by hand.
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+mod callbacks;
+mod catalog;
+mod events;
+mod files;
+mod hand;
+mod house;
+mod listener;
+mod node;
+mod openapi;
+mod reading;
+mod safety;
+mod stream;
+
+#[test]
+fn every_file_of_this_folder_is_a_module() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    let main = include_str!("main.rs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        assert!(module == "main" || main.contains(&format!("mod {module};")), "{name} is not part of the tests");
+    }
+}

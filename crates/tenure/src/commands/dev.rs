@@ -1,0 +1,124 @@
+//! `tenure dev`: server in this process, worker as a supervised child.
+
+use super::serve::{listen, prepare_data, ready};
+use crate::cli::Common;
+use crate::config::{self, Config, Flags};
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Format};
+use crate::{compose, logging, stop};
+use clap::Args;
+use rand::Rng;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// First wait before a worker that died is started again; it doubles.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// Longest wait before a worker is started again.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A worker that lived for so long was healthy: the waits start anew.
+const HEALTHY: Duration = Duration::from_secs(60);
+/// Beyond its grace, a worker gets so long before it is killed.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// Flags of `dev`.
+#[derive(Args, Debug)]
+pub(crate) struct Dev {
+    /// Address and port; port 0 picks one [env: TENURE_LISTEN].
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Starts no worker; `tenure worker` with the same data folder is one.
+    #[arg(long)]
+    no_worker: bool,
+}
+
+impl Dev {
+    pub(crate) async fn run(self, common: &Common) -> Result<Exit, Failure> {
+        let format = common.format();
+        logging::start(format);
+        let config = config::load(&Flags { listen: self.listen.clone(), ..common.flags() })?;
+        prepare_data(&config.data)?;
+        let (listener, url) = listen(&config, "dev").await?;
+        let stop = stop::on_signals().map_err(anyhow::Error::from)?;
+        match format {
+            Format::Json => output::json(&ready(&config, &url))?,
+            Format::Human => self.greet(&config, &url),
+        }
+        let server = compose::run_server(&config, listener, stop.clone());
+        if self.no_worker {
+            server.await?;
+            return Ok(Exit::Ok);
+        }
+        let worker = tokio::spawn(supervise(config.clone(), common.clone(), stop.clone()));
+        let served = server.await;
+        // A server that failed takes its worker along.
+        stop.cancel();
+        worker.await.map_err(anyhow::Error::from)?;
+        served?;
+        Ok(Exit::Ok)
+    }
+
+    fn greet(&self, config: &Config, url: &str) {
+        output::say(&format!("tenure {}", env!("CARGO_PKG_VERSION")));
+        output::say(&format!("  api      {url}/v1"));
+        output::say(&format!("  data     {}   (kept after exit)", config::shown(&config.data)));
+        match self.no_worker {
+            true => output::say("  worker   none; start one: tenure worker"),
+            false => output::say(&format!("  worker   {} slots; sandbox: tenure doctor", config.worker.slots)),
+        }
+        match (&config.models.default, config.providers.is_empty()) {
+            (Some(model), _) => output::say(&format!("  model    {model}")),
+            (None, false) => output::say("  model    providers are configured, none is the default: [models] default"),
+            (None, true) => output::say("  model    none configured; tenure demo needs none"),
+        }
+        output::say("Next: tenure demo      (Ctrl-C stops; sessions go on at the next start)");
+    }
+}
+
+/// Keeps one worker alive until the stop.
+async fn supervise(config: Config, common: Common, stop: CancellationToken) {
+    let mut wait = FIRST_WAIT;
+    while !stop.is_cancelled() {
+        let started = Instant::now();
+        match spawn(&config, &common) {
+            Ok(mut child) => {
+                let status = tokio::select! {
+                    status = child.wait() => status,
+                    () = stop.cancelled() => return end(child, config.worker.grace).await,
+                };
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                tracing::warn!(%status, "the worker ended; starting another one, committed work goes on");
+            }
+            Err(error) => tracing::error!(%error, "cannot start a worker"),
+        }
+        wait = if started.elapsed() >= HEALTHY { FIRST_WAIT } else { wait };
+        let jittered = wait.mul_f64(rand::rng().random_range(0.5..=1.0));
+        wait = (wait * 2).min(LONGEST_WAIT);
+        tokio::select! {
+            () = tokio::time::sleep(jittered) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+fn spawn(config: &Config, common: &Common) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("worker").arg("--with-parent").arg("--data").arg(&config.data);
+    if let Some(file) = &common.config {
+        command.arg("--config").arg(file);
+    }
+    // Its own group: Ctrl-C reaches this process alone, which then stops the worker in order.
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn()
+}
+
+/// The end of its standard input asks the worker to stop.
+async fn end(mut child: Child, grace: Duration) {
+    drop(child.stdin.take());
+    if tokio::time::timeout(grace + LAST_WAIT, child.wait()).await.is_err() {
+        tracing::warn!("the worker did not stop within its grace time; it is killed, committed work is kept");
+        // It may have ended between the two calls.
+        let _ = child.kill().await;
+    }
+}

@@ -1,0 +1,96 @@
+//! Events as lines for people.
+
+use crate::commands::approvals::text;
+use crate::output::{inert, time};
+use serde_json::Value;
+
+/// Characters of an event's content in a line of the log.
+const LINE_CHARS: usize = 160;
+
+/// One line of the log.
+pub(crate) fn log_line(event: &Value) -> String {
+    let at = time::parse(text(event, "processed_at")).map_or_else(|| "queued  ".to_owned(), time::clock);
+    let seq = event.get("seq").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+    let kind = inert::line(text(event, "type"));
+    format!("{at}  {seq:>5}  {kind:<28}  {}", summary(event)).trim_end().to_owned()
+}
+
+/// What an event says, in one line.
+pub(crate) fn summary(event: &Value) -> String {
+    let brief = |text: &str| inert::brief(text, LINE_CHARS);
+    match text(event, "type") {
+        "agent.tool_use" | "agent.custom_tool_use" | "agent.mcp_tool_use" => {
+            let asks = if text(event, "evaluated_permission") == "ask" { "   (needs approval)" } else { "" };
+            format!("{}  {}{asks}", brief(text(event, "name")), crate::commands::approvals::input(event, LINE_CHARS))
+        }
+        "agent.tool_result" => {
+            let outcome = match text(event, "outcome") {
+                "" | "done" | "ok" | "finished" => "",
+                other => other,
+            };
+            let failed = if event.get("is_error").and_then(Value::as_bool) == Some(true) { "error  " } else { "" };
+            brief(&format!("{failed}{outcome} {}", content(event)))
+        }
+        "session.status_idle" => brief(event.get("stop_reason").map_or("", |reason| text(reason, "type"))),
+        "session.status_terminated" => brief(&event.get("end").map(compact).unwrap_or_default()),
+        "session.error" => brief(event.pointer("/error/message").and_then(Value::as_str).unwrap_or("")),
+        "session.wait_started" => brief(&wait(event.get("wait").unwrap_or(&Value::Null))),
+        "span.model_request_start" => brief(&format!("{}, attempt {}", text(event, "model"), compact(&event["attempt"]))),
+        "span.model_request_end" => {
+            let failed = if event.get("is_error").and_then(Value::as_bool) == Some(true) { "error, dropped" } else { "" };
+            let usage = event.get("model_usage").cloned().unwrap_or(Value::Null);
+            let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+            brief(&format!("{failed} {} tokens in, {} out", tokens("input_tokens"), tokens("output_tokens")))
+        }
+        _ => {
+            let content = content(event);
+            if !content.is_empty() {
+                return brief(&content);
+            }
+            let own = ["id", "type", "seq", "step", "processed_at"];
+            let rest = event.as_object().into_iter().flatten().filter(|(name, value)| !own.contains(&name.as_str()) && !value.is_null());
+            let rest: Vec<String> = rest.map(|(name, value)| format!("{name} {}", compact(value))).collect();
+            brief(&rest.join(", "))
+        }
+    }
+}
+
+/// The text of an event's content blocks.
+pub(crate) fn content(event: &Value) -> String {
+    let blocks = event.get("content").and_then(Value::as_array).into_iter().flatten();
+    let texts: Vec<&str> = blocks.map(|block| if text(block, "type") == "text" { text(block, "text") } else { text(block, "type") }).collect();
+    if texts.is_empty() { text(event, "text").to_owned() } else { texts.join("\n") }
+}
+
+fn wait(wait: &Value) -> String {
+    let until = time::parse(text(wait, "until")).map(|until| format!(" until {}", time::clock(until))).unwrap_or_default();
+    let class = text(wait, "class");
+    format!("{}{}{class}{until}", text(wait, "kind"), if class.is_empty() { "" } else { ": " })
+}
+
+fn compact(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn o_081_a_log_line_of_a_hostile_tool_is_one_inert_line() {
+        let event = json!({ "type": "agent.tool_result", "seq": 3, "processed_at": null, "content": [{ "type": "text", "text": "\u{1b}[2Jgone\r\nx\u{202e}" }] });
+        let line = log_line(&event);
+        assert!(!line.contains(['\u{1b}', '\n', '\r', '\u{202e}']), "{line:?}");
+    }
+
+    #[test]
+    fn an_event_of_a_later_server_shows_its_fields() {
+        let event = json!({ "type": "session.novelty", "seq": 1, "colour": "blue" });
+        assert_eq!(summary(&event), "colour blue");
+    }
+}

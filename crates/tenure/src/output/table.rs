@@ -1,0 +1,57 @@
+//! Columns for people.
+
+use super::inert;
+use unicode_width::UnicodeWidthStr;
+
+/// Space between columns.
+const GAP: usize = 2;
+
+/// Rows under a heading; cells are made harmless here.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Starts with the heading, in capitals by convention.
+    pub(crate) fn new(heading: &[&str]) -> Self {
+        Self { rows: vec![heading.iter().map(|cell| (*cell).to_owned()).collect()] }
+    }
+
+    /// Starts without a heading.
+    pub(crate) fn plain() -> Self {
+        Self { rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.iter().map(|cell| inert::line(cell)).collect());
+    }
+
+    /// The lines; the last column is not padded.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        self.rows
+            .iter()
+            .map(|row| {
+                let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.width() + GAP)));
+                padded.collect::<String>().trim_end().to_owned()
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_by_the_width_that_a_terminal_shows() {
+        let mut table = Table::new(&["A", "B"]);
+        table.row(["大".to_owned(), "x".to_owned()]);
+        table.row(["abc".to_owned(), "y\u{1b}[2J".to_owned()]);
+        assert_eq!(table.lines(), ["A    B", "大   x", "abc  y␛[2J"]);
+    }
+}
