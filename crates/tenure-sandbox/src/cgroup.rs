@@ -84,7 +84,8 @@ fn parent(controller: Controller, own: &str) -> Result<(Version, PathBuf), Strin
     };
     let own = Path::new(ROOT).join(path.trim_start_matches('/'));
     let mut why = String::new();
-    for candidate in [Some(own.as_path()), own.parent().filter(|parent| parent.starts_with(ROOT))].into_iter().flatten() {
+    for candidate in [Some(own.as_path()), own.parent().filter(|parent| parent.starts_with(ROOT))].into_iter().flatten()
+    {
         match version_two(candidate, controller) {
             Ok(()) => return Ok((Version::Two, candidate.to_owned())),
             Err(error) => why = error,

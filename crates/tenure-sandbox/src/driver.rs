@@ -71,7 +71,8 @@ fn prepare(mode: Mode, launcher: &Launcher, spec: Spec) -> Result<Prepared, Erro
         .map_err(|error| failed("look at the workspace", &error))?;
     if let Some((uid, gid)) = outside {
         for folder in [&workspace, &home] {
-            give(Path::new(folder), uid, gid).map_err(|error| failed(&format!("give {folder} to the sandbox's user"), &error))?;
+            give(Path::new(folder), uid, gid)
+                .map_err(|error| failed(&format!("give {folder} to the sandbox's user"), &error))?;
         }
     }
     let id = incarnation_id();
@@ -110,7 +111,12 @@ fn incarnation_id() -> String {
     let mut random = [0; 8];
     // Only uniqueness on this machine matters; pid and count give most of it already.
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    format!("{:08x}-{:x}-{:x}", u64::from_le_bytes(random) >> 32, std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "{:08x}-{:x}-{:x}",
+        u64::from_le_bytes(random) >> 32,
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 /// The outside user of a sandbox: the workspace's owner if it is one of ours, else one by session.

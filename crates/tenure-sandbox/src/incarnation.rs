@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cgroup::Groups;
 use crate::port::{
-    COMMAND_BYTES, Error, ErrorKind, Exec, FILE_BYTES, FILE_TIMEOUT, FileOp, FileReply, Guarantees, Incarnation, Network,
-    Outcome, Process, Spec, Status,
+    COMMAND_BYTES, Error, ErrorKind, Exec, FILE_BYTES, FILE_TIMEOUT, FileOp, FileReply, Guarantees, Incarnation,
+    Network, Outcome, Process, Spec, Status,
 };
 use crate::wire::{self, FileHead, Setup, ToGuest, ToHost};
 use crate::{hint, spool, usage};
@@ -274,12 +274,15 @@ impl Incarnation for Running {
 
     async fn exec(&self, exec: Exec) -> Result<Outcome, Error> {
         if exec.command.len() > COMMAND_BYTES || exec.command.contains('\0') {
-            let message = format!("a command has at most {COMMAND_BYTES} bytes and no null byte; put a longer script into a file");
+            let message = format!(
+                "a command has at most {COMMAND_BYTES} bytes and no null byte; put a longer script into a file"
+            );
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let log_path = self.log_path(number);
-        make_room(&self.logs).map_err(|error| Error::new(ErrorKind::Io, format!("make room for the output: {error}")))?;
+        make_room(&self.logs)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("make room for the output: {error}")))?;
         let (mut spool, output) = spool::start(&log_path, self.spec.limits.output_bytes, exec.output_bytes)
             .map_err(|error| Error::new(ErrorKind::Io, format!("keep the output: {error}")))?;
         let (sender, answer) = oneshot::channel();
@@ -312,9 +315,8 @@ impl Incarnation for Running {
         let by_memory = failed && status != Status::TimedOut && self.groups.memory_kills() > memory_kills;
         let status = if by_memory { Status::KilledByMemory } else { status };
         let tail: Vec<u8> = kept.tail.into();
-        let network_hint = (failed && self.spec.network == Network::Off)
-            .then(|| hint::network(&kept.head, &tail))
-            .flatten();
+        let network_hint =
+            (failed && self.spec.network == Network::Off).then(|| hint::network(&kept.head, &tail)).flatten();
         Ok(Outcome {
             status,
             head: kept.head,
@@ -354,7 +356,9 @@ impl Incarnation for Running {
             .map_err(|_| Error::new(ErrorKind::TimedOut, "the file operation took too long"))?
             .map_err(|_| self.lost())?;
         match head {
-            FileHead::Content { file_bytes, truncated } => Ok(FileReply::Content { bytes: body, file_bytes, truncated }),
+            FileHead::Content { file_bytes, truncated } => {
+                Ok(FileReply::Content { bytes: body, file_bytes, truncated })
+            }
             FileHead::Written { created } => Ok(FileReply::Written { created }),
             FileHead::Edited { replaced } => Ok(FileReply::Edited { replaced }),
             FileHead::Matches { truncated } => {

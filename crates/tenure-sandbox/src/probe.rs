@@ -54,8 +54,7 @@ pub struct Choice {
 ///
 /// The reasons of the drivers that do not work come with either answer.
 pub async fn strongest(launcher: Launcher) -> Result<Choice, Vec<(&'static str, String)>> {
-    let drivers: [Arc<dyn Driver>; 2] =
-        [Arc::new(Namespace::new(launcher.clone())), Arc::new(Landlock::new(launcher))];
+    let drivers: [Arc<dyn Driver>; 2] = [Arc::new(Namespace::new(launcher.clone())), Arc::new(Landlock::new(launcher))];
     let mut refused = Vec::new();
     for driver in drivers {
         match try_driver(driver.as_ref()).await {
@@ -114,7 +113,9 @@ pub async fn probe(launcher: Launcher) -> Vec<Finding> {
     let landlock = try_driver(&Landlock::new(launcher)).await;
     list.push(match landlock {
         Ok(()) => finding("landlock driver", Verdict::Ok, "a first command ran in it", ""),
-        Err(why) => finding("landlock driver", Verdict::Warn, why, "use a kernel from 5.13 with landlock in its lsm list"),
+        Err(why) => {
+            finding("landlock driver", Verdict::Warn, why, "use a kernel from 5.13 with landlock in its lsm list")
+        }
     });
     list.push(user_namespaces());
     list.push(seccomp());
@@ -156,12 +157,22 @@ fn read(path: &str) -> Option<String> {
 fn user_namespaces() -> Finding {
     let most: u64 = read("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse().ok()).unwrap_or(0);
     if most == 0 {
-        return finding("user namespaces", Verdict::Fail, "user.max_user_namespaces is 0", "as root: sysctl -w user.max_user_namespaces=10000");
+        return finding(
+            "user namespaces",
+            Verdict::Fail,
+            "user.max_user_namespaces is 0",
+            "as root: sysctl -w user.max_user_namespaces=10000",
+        );
     }
     for name in ["kernel/apparmor_restrict_unprivileged_userns", "kernel/unprivileged_userns_clone"] {
         let forbids = if name.contains("restrict") { "1" } else { "0" };
         if read(&format!("/proc/sys/{name}")).as_deref() == Some(forbids) {
-            return finding("user namespaces", Verdict::Warn, format!("{name} is {forbids}: root only"), namespace_fix());
+            return finding(
+                "user namespaces",
+                Verdict::Warn,
+                format!("{name} is {forbids}: root only"),
+                namespace_fix(),
+            );
         }
     }
     finding("user namespaces", Verdict::Ok, format!("up to {most}"), "")
@@ -171,14 +182,29 @@ fn seccomp() -> Finding {
     if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
         finding("seccomp", Verdict::Ok, "filters can be installed", "")
     } else {
-        finding("seccomp", Verdict::Fail, "this kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
+        finding(
+            "seccomp",
+            Verdict::Fail,
+            "this kernel has no seccomp filters",
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        )
     }
 }
 
 fn landlock_version() -> Finding {
     match crate::sys::landlock_version() {
-        0 => finding("landlock", Verdict::Warn, "this kernel has no landlock; the namespace driver does not need it", "add landlock to the kernel's lsm list"),
-        version if version < 4 => finding("landlock", Verdict::Warn, format!("version {version}: cannot refuse connections"), "use a kernel from 6.7"),
+        0 => finding(
+            "landlock",
+            Verdict::Warn,
+            "this kernel has no landlock; the namespace driver does not need it",
+            "add landlock to the kernel's lsm list",
+        ),
+        version if version < 4 => finding(
+            "landlock",
+            Verdict::Warn,
+            format!("version {version}: cannot refuse connections"),
+            "use a kernel from 6.7",
+        ),
         version => finding("landlock", Verdict::Ok, format!("version {version}"), ""),
     }
 }
@@ -188,8 +214,12 @@ fn control_groups() -> Vec<Finding> {
     [(Controller::Memory, "memory cap"), (Controller::Pids, "process cap"), (Controller::Cpu, "processor cap")]
         .into_iter()
         .map(|(controller, name)| match plan.parents.get(&controller) {
-            Some((Version::One, path)) => finding(name, Verdict::Ok, format!("control group version 1 below {}", path.display()), ""),
-            Some((Version::Two, path)) => finding(name, Verdict::Ok, format!("control group version 2 below {}", path.display()), ""),
+            Some((Version::One, path)) => {
+                finding(name, Verdict::Ok, format!("control group version 1 below {}", path.display()), "")
+            }
+            Some((Version::Two, path)) => {
+                finding(name, Verdict::Ok, format!("control group version 2 below {}", path.display()), "")
+            }
             None => {
                 let why = plan.missing.get(&controller).map_or("no control group", String::as_str);
                 finding(name, Verdict::Warn, why, "run as root, or in a service with Delegate=yes")

@@ -5,7 +5,7 @@
 //! goes with it.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -54,9 +54,8 @@ pub(crate) fn write(setup: &Setup, pid: i32) -> io::Result<()> {
     };
     let state = Path::new(&setup.state_dir);
     let temporary = state.join("incarnation.json.new");
-    let mut file = fs::File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec(&record).map_err(io::Error::other)?)?;
-    file.sync_data()?;
+    // Not synced: after a crash of the machine there is no process that it could name.
+    fs::write(&temporary, serde_json::to_vec(&record).map_err(io::Error::other)?)?;
     fs::rename(temporary, path(state))
 }
 

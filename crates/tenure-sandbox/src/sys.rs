@@ -38,9 +38,8 @@ pub(crate) fn exit(code: i32) -> ! {
 
 /// Becomes another program; returns only on failure.
 pub(crate) fn execve(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
-    let pointers = |list: &[CString]| {
-        list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
-    };
+    let pointers =
+        |list: &[CString]| list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>();
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: both arrays end with a null pointer and their strings outlive the call.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
@@ -187,6 +186,7 @@ pub(crate) fn stdin_socket() -> OwnedFd {
 pub(crate) fn landlock_version() -> i32 {
     const VERSION_FLAG: u32 = 1;
     // SAFETY: with this flag the kernel takes a null pointer and a size of zero and returns a number.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION_FLAG) };
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION_FLAG) };
     i32::try_from(version).unwrap_or(0).max(0)
 }

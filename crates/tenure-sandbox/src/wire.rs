@@ -53,25 +53,59 @@ pub(crate) struct Setup {
 pub(crate) enum ToGuest {
     Setup(Box<Setup>),
     /// Its descriptor is the output.
-    Exec { id: u64, command: String, timeout_ms: u64, cwd: Option<String> },
+    Exec {
+        id: u64,
+        command: String,
+        timeout_ms: u64,
+        cwd: Option<String>,
+    },
     /// The body is the content of a write.
-    File { id: u64, op: FileOp, timeout_ms: u64 },
-    Processes { id: u64 },
-    Restart { id: u64 },
+    File {
+        id: u64,
+        op: FileOp,
+        timeout_ms: u64,
+    },
+    Processes {
+        id: u64,
+    },
+    Restart {
+        id: u64,
+    },
     /// Kills the tree of a command.
-    Kill { id: u64, status: Status },
+    Kill {
+        id: u64,
+        status: Status,
+    },
 }
 
 /// From the launcher.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToHost {
-    Ready { landlock_abi: i32 },
-    Failed { kind: ErrorKind, message: String },
-    Exited { id: u64, status: Status, still_running: Vec<Process>, notes: Vec<String> },
+    Ready {
+        landlock_abi: i32,
+    },
+    Failed {
+        kind: ErrorKind,
+        message: String,
+    },
+    Exited {
+        id: u64,
+        status: Status,
+        still_running: Vec<Process>,
+        notes: Vec<String>,
+    },
     /// The body is the content or the lines, separated by null bytes.
-    File { id: u64, reply: FileHead },
-    Processes { id: u64, list: Vec<Process> },
-    Restarted { id: u64 },
+    File {
+        id: u64,
+        reply: FileHead,
+    },
+    Processes {
+        id: u64,
+        list: Vec<Process>,
+    },
+    Restarted {
+        id: u64,
+    },
 }
 
 /// Answer to a file operation without its bytes.

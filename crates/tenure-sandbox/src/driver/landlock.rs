@@ -44,17 +44,35 @@ impl Driver for Landlock {
 
 pub(super) fn describe(list: &mut Guarantees, network: Network, abi: i32) {
     list.set(Item::Mount, State::Partial, "landlock rules: system directories readable, workspace and home writable, nothing else opens; names and sizes elsewhere can be seen", FIX);
-    let signals = if abi >= SCOPE_ABI { "but signals and tracing reach only the sandbox" } else { "and signals reach processes of the same user outside" };
+    let signals = if abi >= SCOPE_ABI {
+        "but signals and tracing reach only the sandbox"
+    } else {
+        "and signals reach processes of the same user outside"
+    };
     list.set(Item::Pid, State::Partial, format!("commands see the host's processes, {signals}"), FIX);
     list.set(Item::Ipc, State::Missing, "shares the host's", FIX);
     list.set(Item::Uts, State::Missing, "shares the host's, without the right to change it", FIX);
     list.set(Item::User, State::Missing, "same user as the worker, without capabilities", FIX);
-    list.set(Item::Seccomp, State::Enforced, "mounts, namespaces, tracing, keyrings and foreign socket families refused", "");
+    list.set(
+        Item::Seccomp,
+        State::Enforced,
+        "mounts, namespaces, tracing, keyrings and foreign socket families refused",
+        "",
+    );
     list.set(Item::NoNewPrivs, State::Enforced, "set, and no capability is left", "");
-    list.set(Item::TreeKill, State::Partial, "keepers find whole trees; after a kill of worker and launcher, the next start finds what kept its environment", FIX);
+    list.set(
+        Item::TreeKill,
+        State::Partial,
+        "keepers find whole trees; after a kill of worker and launcher, the next start finds what kept its environment",
+        FIX,
+    );
     match (network, abi >= NET_ABI) {
-        (Network::Off, true) => list.set(Item::Net, State::Partial, "TCP is refused; UDP and sockets of the host's services are not", FIX),
-        (Network::Off, false) => list.set(Item::Net, State::Missing, "this kernel's landlock cannot refuse connections", FIX),
+        (Network::Off, true) => {
+            list.set(Item::Net, State::Partial, "TCP is refused; UDP and sockets of the host's services are not", FIX)
+        }
+        (Network::Off, false) => {
+            list.set(Item::Net, State::Missing, "this kernel's landlock cannot refuse connections", FIX)
+        }
         (Network::Host, _) => list.set(
             Item::Net,
             State::Missing,

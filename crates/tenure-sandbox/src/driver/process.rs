@@ -43,5 +43,10 @@ pub(super) fn describe(list: &mut Guarantees) {
     for item in [Item::Mount, Item::Pid, Item::Net, Item::Ipc, Item::Uts, Item::User, Item::Seccomp, Item::NoNewPrivs] {
         list.set(item, State::Missing, WHY, FIX);
     }
-    list.set(Item::TreeKill, State::Partial, "keepers find whole trees; after a kill of worker and launcher, the next start finds what kept its environment", FIX);
+    list.set(
+        Item::TreeKill,
+        State::Partial,
+        "keepers find whole trees; after a kill of worker and launcher, the next start finds what kept its environment",
+        FIX,
+    );
 }

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    Scope,
 };
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use seccompiler::{
@@ -29,26 +30,68 @@ const LAST_CAPABILITY: u32 = 63;
 /// Bit that marks system calls of the x32 interface, which must not be a way round the filter.
 const X32: i64 = 0x4000_0000;
 const NAMESPACE_FLAGS: [libc::c_int; 7] = [
-    libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC,
-    libc::CLONE_NEWUTS, libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
 ];
 /// Requests that put characters into another terminal's input.
 const TERMINAL_INJECTION: [u64; 2] = [0x5412, 0x541C];
 
 /// System calls that are refused whatever their arguments are.
 const REFUSED: [libc::c_long; 49] = [
-    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_open_tree,
-    libc::SYS_move_mount, libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick,
-    libc::SYS_mount_setattr, libc::SYS_setns, libc::SYS_bpf, libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd, libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key,
-    libc::SYS_kexec_load, libc::SYS_kexec_file_load, libc::SYS_init_module, libc::SYS_finit_module,
-    libc::SYS_delete_module, libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct,
-    libc::SYS_quotactl, libc::SYS_syslog, libc::SYS_settimeofday, libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_sethostname, libc::SYS_setdomainname,
-    libc::SYS_open_by_handle_at, libc::SYS_name_to_handle_at, libc::SYS_fanotify_init,
-    libc::SYS_lookup_dcookie, libc::SYS_nfsservctl, libc::SYS_move_pages, libc::SYS_migrate_pages,
-    libc::SYS_mbind, libc::SYS_set_mempolicy, libc::SYS_vhangup, libc::SYS_process_madvise,
-    libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_kcmp,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    libc::SYS_mbind,
+    libc::SYS_set_mempolicy,
+    libc::SYS_vhangup,
+    libc::SYS_process_madvise,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_kcmp,
 ];
 /// System calls that are said not to exist, since programs fall back on older ones.
 const ABSENT: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_io_uring_setup];
@@ -58,7 +101,8 @@ static FOREIGN_PROCESSES: OnceLock<u64> = OnceLock::new();
 
 /// Confines the launcher for good. Returns the landlock version used, 0 without landlock.
 pub(super) fn launcher(setup: &Setup) -> Result<i32, Error> {
-    let foreign = if setup.mode == Mode::Namespace { 0 } else { table::threads_of_user(rustix::process::getuid().as_raw()) };
+    let foreign =
+        if setup.mode == Mode::Namespace { 0 } else { table::threads_of_user(rustix::process::getuid().as_raw()) };
     FOREIGN_PROCESSES.get_or_init(|| foreign);
     match setup.mode {
         Mode::Namespace => {
@@ -110,7 +154,8 @@ fn seccomp() -> Result<(), Error> {
         let architecture = std::env::consts::ARCH.try_into().map_err(|error| failed(&error))?;
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), architecture)
             .map_err(|error| failed(&error))?;
-        let program: seccompiler::BpfProgram = filter.try_into().map_err(|error: seccompiler::BackendError| failed(&error))?;
+        let program: seccompiler::BpfProgram =
+            filter.try_into().map_err(|error: seccompiler::BackendError| failed(&error))?;
         apply_filter(&program).map_err(|error| failed(&error))?;
     }
     Ok(())
@@ -160,7 +205,8 @@ fn put(rules: &mut Rules, call: libc::c_long, conditions: impl Fn() -> Vec<Secco
 }
 
 fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompCondition {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).expect("system calls have arguments 0 to 5")
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+        .expect("system calls have arguments 0 to 5")
 }
 
 fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
@@ -172,13 +218,26 @@ const READABLE: [&str; 10] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/sys/devices/system/cpu"];
 /// Entries of /etc that no command may read, although root or the owner could.
 const ETC_SECRET: [&str; 14] = [
-    "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "security", "NetworkManager",
-    "wireguard", "kubernetes", "docker", "machine-id",
+    "shadow",
+    "shadow-",
+    "gshadow",
+    "gshadow-",
+    "sudoers",
+    "sudoers.d",
+    "ssh",
+    "krb5.keytab",
+    "security",
+    "NetworkManager",
+    "wireguard",
+    "kubernetes",
+    "docker",
+    "machine-id",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "shm"];
 
 fn landlock(setup: &Setup) -> Result<i32, Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Unavailable, format!("install landlock rules: {error}"));
+    let failed =
+        |error: &dyn std::fmt::Display| Error::new(ErrorKind::Unavailable, format!("install landlock rules: {error}"));
     let abi = ABI::V6;
     let (all, read) = (AccessFs::from_all(abi), AccessFs::from_read(abi));
     let mut ruleset = Ruleset::default()
@@ -188,9 +247,7 @@ fn landlock(setup: &Setup) -> Result<i32, Error> {
         .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .map_err(|error| failed(&error))?;
     if setup.network == Network::Off {
-        ruleset = ruleset
-            .handle_access(landlock::AccessNet::from_all(abi))
-            .map_err(|error| failed(&error))?;
+        ruleset = ruleset.handle_access(landlock::AccessNet::from_all(abi)).map_err(|error| failed(&error))?;
     }
     let mut created = ruleset.create().map_err(|error| failed(&error))?;
     let hidden: Vec<PathBuf> = setup.hidden.iter().map(PathBuf::from).collect();

@@ -190,7 +190,8 @@ fn write(path: &Path, content: &[u8]) -> Result<bool, Failure> {
         return Err(Failure(ErrorKind::Refused, format!("{}: {what}", path.display())));
     }
     // Through a link the target is replaced, as a program that writes would do.
-    let target = if old.is_some() { fs::canonicalize(path).map_err(|error| failure(path, &error))? } else { path.to_owned() };
+    let target =
+        if old.is_some() { fs::canonicalize(path).map_err(|error| failure(path, &error))? } else { path.to_owned() };
     let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
         return Err(Failure(ErrorKind::Refused, format!("{}: it is not a file name", path.display())));
     };
@@ -231,7 +232,12 @@ fn edit(path: &Path, old: &str, new: &str, replace_all: bool) -> Done {
     file.take(FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| failure(path, &error))?;
     let places = find(&bytes, old.as_bytes());
     match places.len() {
-        0 => return Err(refuse(format!("{}: the old text does not occur; read the file and copy it exactly", path.display()))),
+        0 => {
+            return Err(refuse(format!(
+                "{}: the old text does not occur; read the file and copy it exactly",
+                path.display()
+            )));
+        }
         count if count > 1 && !replace_all => {
             return Err(refuse(format!(
                 "{}: the old text occurs {count} times; add more of what is around it, or set replace_all",
@@ -255,7 +261,8 @@ fn edit(path: &Path, old: &str, new: &str, replace_all: bool) -> Done {
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Vec<usize> {
-    let Ok(expression) = RegexBuilder::new(&regex::escape(&String::from_utf8_lossy(wanted))).size_limit(64 * EXPRESSION_BYTES).build()
+    let Ok(expression) =
+        RegexBuilder::new(&regex::escape(&String::from_utf8_lossy(wanted))).size_limit(64 * EXPRESSION_BYTES).build()
     else {
         return Vec::new();
     };
@@ -301,7 +308,10 @@ fn glob(place: &Place, pattern: &str, path: Option<&str>) -> Done {
     let (start, pattern) = match pattern.strip_prefix("/workspace/") {
         Some(rest) => (place.workspace.clone(), rest),
         None if pattern.starts_with('/') => {
-            return Err(Failure(ErrorKind::Refused, "an absolute pattern must start with /workspace/; else name the directory in path".to_owned()));
+            return Err(Failure(
+                ErrorKind::Refused,
+                "an absolute pattern must start with /workspace/; else name the directory in path".to_owned(),
+            ));
         }
         None => (start, pattern.strip_prefix("./").unwrap_or(pattern)),
     };
@@ -323,7 +333,11 @@ fn glob(place: &Place, pattern: &str, path: Option<&str>) -> Done {
 
 fn directory(path: &Path) -> Result<(), Failure> {
     let metadata = fs::metadata(path).map_err(|error| failure(path, &error))?;
-    if metadata.is_dir() { Ok(()) } else { Err(Failure(ErrorKind::Refused, format!("{}: it is not a directory", path.display()))) }
+    if metadata.is_dir() {
+        Ok(())
+    } else {
+        Err(Failure(ErrorKind::Refused, format!("{}: it is not a directory", path.display())))
+    }
 }
 
 /// Turns a pattern with `*`, `**`, `?`, `[…]` and `{a,b}` into an expression.

@@ -68,7 +68,8 @@ pub(super) fn enter(setup: &Setup, link: &mut Link, lock: &Option<OwnedFd>) -> R
             }
             // The lock stays ours until the kernel has ended every process of the sandbox.
             let _ = lock;
-            let _ = rustix::process::waitpid(rustix::process::Pid::from_raw(pid), rustix::process::WaitOptions::empty());
+            let _ =
+                rustix::process::waitpid(rustix::process::Pid::from_raw(pid), rustix::process::WaitOptions::empty());
             sys::exit(0)
         }
     }
@@ -119,7 +120,10 @@ fn inside(
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    #[allow(unsafe_code, reason = "unsafe for programs with threads that share descriptors; the launcher has one thread")]
+    #[allow(
+        unsafe_code,
+        reason = "unsafe for programs with threads that share descriptors; the launcher has one thread"
+    )]
     // SAFETY: one thread, and CLONE_FILES is never among the flags.
     unsafe {
         rustix::thread::unshare_unsafe(flags)?;

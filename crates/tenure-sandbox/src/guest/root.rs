@@ -43,18 +43,58 @@ const PROGRAMS: [&str; 8] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "lib
 
 /// What of /etc is shown. Everything else stays out: shadow, ssh keys, tokens, machine id.
 const ETC: [&str; 40] = [
-    "alternatives", "apache2/mime.types", "bash.bashrc", "bash_completion.d", "binfmt.d", "ca-certificates",
-    "ca-certificates.conf", "crypto-policies", "debian_version", "default/locale", "dpkg", "emacs", "fonts",
-    "gai.conf", "gitconfig", "host.conf", "inputrc", "issue", "java-17-openjdk", "java-21-openjdk",
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "lsb-release",
-    "magic", "mime.types", "nsswitch.conf", "os-release", "perl", "pki/tls", "profile", "profile.d", "protocols",
-    "python3", "services", "ssl", "terminfo",
+    "alternatives",
+    "apache2/mime.types",
+    "bash.bashrc",
+    "bash_completion.d",
+    "binfmt.d",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "default/locale",
+    "dpkg",
+    "emacs",
+    "fonts",
+    "gai.conf",
+    "gitconfig",
+    "host.conf",
+    "inputrc",
+    "issue",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "perl",
+    "pki/tls",
+    "profile",
+    "profile.d",
+    "protocols",
+    "python3",
+    "services",
+    "ssl",
+    "terminfo",
 ];
 
 /// Paths below the shown trees that are covered again.
 const COVERED: [&str; 8] = [
-    "etc/ssl/private", "etc/pki/tls/private", "usr/local/etc", "proc/acpi", "proc/scsi", "proc/kcore",
-    "proc/keys", "proc/sysrq-trigger",
+    "etc/ssl/private",
+    "etc/pki/tls/private",
+    "usr/local/etc",
+    "proc/acpi",
+    "proc/scsi",
+    "proc/kcore",
+    "proc/keys",
+    "proc/sysrq-trigger",
 ];
 const COVERED_PROC: [&str; 6] = ["kmsg", "timer_list", "sched_debug", "kallsyms", "interrupts", "latency_stats"];
 /// Parts of /proc that stay readable but not writable.
@@ -82,7 +122,10 @@ fn hold(path: &str) -> io::Result<String> {
     use std::os::fd::IntoRawFd;
     let fd = rustix::fs::open(
         path,
-        rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::OFlags::PATH
+            | rustix::fs::OFlags::DIRECTORY
+            | rustix::fs::OFlags::NOFOLLOW
+            | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::empty(),
     )?;
     // Stays open until the new root is complete; `close_held` is the execve of the commands
@@ -112,8 +155,12 @@ impl Tree<'_> {
         }
         sys::mount_attributes(&c_path(self.root), 0).map_err(|error| step("set mount flags", &error))?;
         // Only the root itself: what is mounted below keeps its own flags.
-        rustix::mount::mount_remount(self.root, MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, "")
-            .map_err(|error| step("make the root read-only", &error.into()))
+        rustix::mount::mount_remount(
+            self.root,
+            MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV,
+            "",
+        )
+        .map_err(|error| step("make the root read-only", &error.into()))
     }
 
     /// Host paths that must stay invisible although a tree that is shown contains them.
@@ -168,7 +215,9 @@ impl Tree<'_> {
         }
         fs::write(
             etc.join("passwd"),
-            format!("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:{INSIDE_ID}:{INSIDE_ID}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"),
+            format!(
+                "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:{INSIDE_ID}:{INSIDE_ID}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
         )?;
         fs::write(etc.join("group"), format!("root:x:0:\nagent:x:{INSIDE_ID}:\nnogroup:x:65534:\n"))?;
         fs::write(etc.join("hosts"), "127.0.0.1 localhost sandbox\n::1 localhost\n")?;

@@ -58,12 +58,7 @@ impl Link {
         let mut start = [0; 8];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received = recvmsg(
-            &*socket,
-            &mut [IoSliceMut::new(&mut start)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )?;
+        let received = recvmsg(&*socket, &mut [IoSliceMut::new(&mut start)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
         let mut descriptor = None;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
@@ -168,10 +163,9 @@ impl Supervisor<'_> {
             fds.push(PollFd::from_borrowed_fd(operation.reply.as_fd(), PollFlags::IN));
             meaning.push(Ready::Reply(*id));
         }
-        let timeout = self.next_deadline().map(|wait| Timespec {
-            tv_sec: wait.as_secs().cast_signed(),
-            tv_nsec: wait.subsec_nanos().into(),
-        });
+        let timeout = self
+            .next_deadline()
+            .map(|wait| Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),

@@ -71,7 +71,12 @@ async fn hidden_host_paths_cannot_be_read() {
         std::fs::write(&secret, "sk-live-1").expect("a secret");
         let spec = Spec { hidden: vec![folders.path().to_owned()], ..folders.spec() };
         let sandbox = driver.start(spec).await.expect("start");
-        for command in [format!("cat {}", secret.display()), format!("ls {}", folders.path().display()), "cat ../secret".to_owned(), format!("ln -s {} l; cat l", secret.display())] {
+        for command in [
+            format!("cat {}", secret.display()),
+            format!("ls {}", folders.path().display()),
+            "cat ../secret".to_owned(),
+            format!("ln -s {} l; cat l", secret.display()),
+        ] {
             let outcome = run(&sandbox, &command).await;
             assert_ne!(outcome.status, Status::Exited(0), "{}: {command}: {}", driver.name(), text(&outcome));
             assert!(!text(&outcome).contains("sk-live-1"));
@@ -99,9 +104,14 @@ async fn o_088_no_secret_of_the_worker_is_in_the_sandbox() {
         let folders = Folders::new();
         let sandbox = driver.start(folders.spec()).await.expect("start");
         let environment = output(&sandbox, "env").await;
-        let names: Vec<&str> = environment.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        let names: Vec<&str> =
+            environment.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
         assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
-        let everything = run(&sandbox, "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; done 2>/dev/null | grep -c '^CARGO_' ; true").await;
+        let everything = run(
+            &sandbox,
+            "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; done 2>/dev/null | grep -c '^CARGO_' ; true",
+        )
+        .await;
         if driver.name() != "process" {
             assert_eq!(text(&everything).trim(), "0", "{}", driver.name());
         }
@@ -156,8 +166,18 @@ async fn z_16_files_of_the_sandbox_belong_to_nobody_important_outside() {
     }
     assert_eq!(output(&sandbox, "id -u; cat /proc/self/uid_map | tr -s ' '").await.lines().next(), Some("1000"));
     // No capability, no way back to root.
-    assert_eq!(output(&sandbox, "grep -E '^Cap(Eff|Prm|Bnd|Amb)' /proc/self/status | tr -s '\\t' ' ' | cut -d' ' -f2 | sort -u").await, "0000000000000000\n");
-    assert_eq!(output(&sandbox, "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status | tr '\\t' ' '").await, "NoNewPrivs: 1\nSeccomp: 2\n");
+    assert_eq!(
+        output(
+            &sandbox,
+            "grep -E '^Cap(Eff|Prm|Bnd|Amb)' /proc/self/status | tr -s '\\t' ' ' | cut -d' ' -f2 | sort -u"
+        )
+        .await,
+        "0000000000000000\n"
+    );
+    assert_eq!(
+        output(&sandbox, "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status | tr '\\t' ' '").await,
+        "NoNewPrivs: 1\nSeccomp: 2\n"
+    );
     sandbox.stop().await;
 }
 

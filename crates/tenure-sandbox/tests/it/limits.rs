@@ -68,7 +68,8 @@ async fn a_command_that_takes_too_much_memory_is_killed_and_told() {
         let outcome = run(&sandbox, "python3 -c 'x = [bytearray(1 << 20) for _ in range(1000)]'").await;
         let enforced = sandbox.guarantees().state(Item::Memory) == State::Enforced;
         // Without a control group the allocation itself fails.
-        let wanted = if enforced { outcome.status == Status::KilledByMemory } else { outcome.status != Status::Exited(0) };
+        let wanted =
+            if enforced { outcome.status == Status::KilledByMemory } else { outcome.status != Status::Exited(0) };
         assert!(wanted, "{:?} {}", outcome.status, text(&outcome));
         assert_eq!(output(&sandbox, "echo alive").await, "alive\n");
         sandbox.stop().await;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_sandbox::{Driver, Exec, Incarnation, Landlock, Launcher, Namespace, Outcome, ProcessDriver, Spec, Status, try_driver};
+use tenure_sandbox::{
+    Driver, Exec, Incarnation, Landlock, Launcher, Namespace, Outcome, ProcessDriver, Spec, Status, try_driver,
+};
 
 /// A limit that no healthy test reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -47,13 +47,22 @@ async fn o_063_background_process_holds_stdout() {
     for driver in drivers().await {
         let folders = Folders::new();
         let sandbox = driver.start(folders.spec()).await.expect("start");
-        for command in ["sleep 300 & echo hi", "setsid sleep 300 & echo hi", "nohup sleep 300 & echo hi", "(setsid sh -c 'sleep 300' &); echo hi"] {
+        for command in [
+            "sleep 300 & echo hi",
+            "setsid sleep 300 & echo hi",
+            "nohup sleep 300 & echo hi",
+            "(setsid sh -c 'sleep 300' &); echo hi",
+        ] {
             let begun = Instant::now();
             let outcome = run(&sandbox, command).await;
             assert!(begun.elapsed() < PROMPT, "{command} took {:?}", begun.elapsed());
             assert_eq!(outcome.status, Status::Exited(0));
             assert!(text(&outcome).contains("hi\n"), "{}", text(&outcome));
-            assert!(outcome.still_running.iter().any(|process| process.command.contains("sleep 300")), "{:?}", outcome.still_running);
+            assert!(
+                outcome.still_running.iter().any(|process| process.command.contains("sleep 300")),
+                "{:?}",
+                outcome.still_running
+            );
             sandbox.restart().await.expect("restart");
         }
         sandbox.stop().await;
@@ -85,7 +94,12 @@ async fn o_064_timeout_leaves_no_children() {
     for driver in drivers().await {
         let folders = Folders::new();
         let sandbox = driver.start(folders.spec()).await.expect("start");
-        for command in ["sleep 300 & wait", "setsid sleep 300 & sleep 300", "for i in $(seq 24); do (while :; do :; done) & done; wait", "(setsid sh -c 'sleep 300 & sleep 300' &) ; sleep 300"] {
+        for command in [
+            "sleep 300 & wait",
+            "setsid sleep 300 & sleep 300",
+            "for i in $(seq 24); do (while :; do :; done) & done; wait",
+            "(setsid sh -c 'sleep 300 & sleep 300' &) ; sleep 300",
+        ] {
             let exec = Exec { timeout: Duration::from_millis(300), ..Exec::new(command) };
             let outcome = sandbox.exec(exec).await.expect("run");
             assert_eq!(outcome.status, Status::TimedOut, "{command}");
@@ -132,11 +146,18 @@ async fn o_065_command_waits_for_a_human() {
         assert_ne!(run(&sandbox, "read x").await.status, Status::Exited(0));
         assert_eq!(run(&sandbox, "cat").await.status, Status::Exited(0));
         assert_ne!(run(&sandbox, "exec 3<>/dev/tty").await.status, Status::Exited(0));
-        for command in ["sudo -k ls", "ssh -oConnectTimeout=5 127.0.0.1", "git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && GIT_SEQUENCE_EDITOR= git rebase -q -i --root"] {
+        for command in [
+            "sudo -k ls",
+            "ssh -oConnectTimeout=5 127.0.0.1",
+            "git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && GIT_SEQUENCE_EDITOR= git rebase -q -i --root",
+        ] {
             let outcome = run(&sandbox, command).await;
             assert_ne!(outcome.status, Status::TimedOut, "{command}");
         }
-        assert_eq!(output(&sandbox, "echo $CI $GIT_TERMINAL_PROMPT $DEBIAN_FRONTEND $PAGER").await, "1 0 noninteractive cat\n");
+        assert_eq!(
+            output(&sandbox, "echo $CI $GIT_TERMINAL_PROMPT $DEBIAN_FRONTEND $PAGER").await,
+            "1 0 noninteractive cat\n"
+        );
         sandbox.stop().await;
     }
 }

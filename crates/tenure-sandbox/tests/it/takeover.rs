@@ -2,7 +2,7 @@
 
 use tenure_sandbox::{ErrorKind, Exec, Spec, Status};
 
-use crate::machine::{Folders, drivers, output, run};
+use crate::machine::{Folders, PATIENCE, all, drivers, output, run};
 
 #[tokio::test]
 async fn z_11_a_new_holder_ends_the_old_incarnation_first() {
@@ -10,7 +10,8 @@ async fn z_11_a_new_holder_ends_the_old_incarnation_first() {
         let folders = Folders::new();
         let old = driver.start(Spec { epoch: 1, ..folders.spec() }).await.expect("start");
         output(&old, "mkfifo begun").await;
-        let running = old.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); echo > begun; sleep 1000"));
+        let running =
+            old.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); echo > begun; sleep 1000"));
         let taking = async {
             output(&old, "cat begun").await;
             driver.start(Spec { epoch: 2, ..folders.spec() }).await.expect("take over")
@@ -46,5 +47,58 @@ async fn stop_leaves_no_process_no_group_and_no_record() {
             let left = std::fs::read_dir(format!("/sys/fs/cgroup/{controller}")).into_iter().flatten().flatten();
             assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(&id)), "{controller}");
         }
+    }
+}
+
+/// Names the folder and the driver when this binary runs as a worker.
+const WORKER: &str = "TENURE_TEST_WORKER";
+
+#[tokio::test]
+async fn z_11_nothing_of_the_sandbox_outlives_a_killed_worker() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let mut worker = std::process::Command::new(std::env::current_exe().expect("own path"))
+            .args(["--exact", "takeover::runs_as_a_worker_when_asked"])
+            .env(WORKER, format!("{}:{}", driver.name(), folders.path().display()))
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("start a worker");
+        wait_until(|| folders.workspace().join("out").exists());
+        let record = std::fs::read_to_string(folders.path().join("state/incarnation.json")).expect("a record");
+        let id = record.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an id").to_owned();
+        assert!(is_marked_alive(&id), "the command carries the mark");
+        worker.kill().expect("kill -9");
+        worker.wait().expect("reap");
+        wait_until(|| !is_marked_alive(&id));
+        // And the folder can be taken at once.
+        let next = driver.start(Spec { epoch: 2, ..folders.spec() }).await.expect("take over");
+        assert_eq!(output(&next, "echo alive").await, "alive\n");
+        next.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn runs_as_a_worker_when_asked() {
+    let Ok(asked) = std::env::var(WORKER) else { return };
+    let (name, folder) = asked.split_once(':').expect("a driver and a folder");
+    let driver = all().into_iter().find(|driver| driver.name() == name).expect("a driver");
+    let folder = std::path::Path::new(folder);
+    let spec = Spec { epoch: 1, ..Spec::new(folder.join("workspace"), folder.join("state"), "sesn_test") };
+    let sandbox = driver.start(spec).await.expect("start");
+    run(&sandbox, "(setsid sh -c 'while :; do echo x > out; sleep 0.01; done' &); sleep 1000").await;
+}
+
+fn is_marked_alive(id: &str) -> bool {
+    std::fs::read_dir("/proc").expect("proc").flatten().any(|entry| {
+        std::fs::read(entry.path().join("environ")).is_ok_and(|text| String::from_utf8_lossy(&text).contains(id))
+    })
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !done() {
+        assert!(std::time::Instant::now() < deadline, "it does not happen");
+        std::thread::yield_now();
     }
 }

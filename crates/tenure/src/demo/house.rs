@@ -58,7 +58,8 @@ impl House {
     }
 
     pub(crate) fn client(&self) -> Result<Client> {
-        let key = std::fs::read_to_string(self.folder.join("data").join("api.key")).context("read the key of the server")?;
+        // Made by whoever comes first, so the client may be that one.
+        let key = crate::compose::secret_file(&self.folder.join("data").join("api.key"), "tk")?;
         Ok(Client::new(&self.url, Some(key.trim().to_owned()))?)
     }
 
