@@ -218,12 +218,28 @@ impl Follow {
         if rows.len() == PAGE {
             self.is_stale = true;
         } else if !self.has_ended {
-            self.read_inbox().await;
+            self.read_head().await;
         }
     }
 
-    /// Shows inputs that wait: once, and without an id (hazard Z-27).
-    async fn read_inbox(&mut self) {
+    /// Looks whether anything can still come, and shows inputs that wait: once, and without an id
+    /// (hazard Z-27).
+    async fn read_head(&mut self) {
+        let view = match self.state.store().session(&self.tenant, self.session).await {
+            Ok(Some(view)) => view,
+            Ok(None) => return self.deleted(),
+            Err(error) => return self.fail(&error),
+        };
+        if view.session.has_ended() {
+            // All of it was sent, unless the last rows came after they were read.
+            let is_whole = view.session.last_seq <= self.seq;
+            self.has_ended = is_whole;
+            self.is_stale = !is_whole;
+            return;
+        }
+        if view.inbox_len == 0 {
+            return;
+        }
         let inbox = match self.state.store().inbox(self.session).await {
             Ok(inbox) => inbox,
             Err(error) => return self.fail(&error),
@@ -232,10 +248,16 @@ impl Follow {
             if let Some(wire) = WireEvent::queued(&input)
                 && self.queued.insert(input.id)
             {
-                self.out
-                    .push_back(frame(wire.type_name(), None, &to_json(&wire)));
+                self.out.push_back(frame(wire.type_name(), None, &to_json(&wire)));
             }
         }
+    }
+
+    /// Says that the session is gone.
+    fn deleted(&mut self) {
+        let gone = serde_json::json!({"type": "session.deleted", "id": self.session.to_string(), "processed_at": null});
+        self.out.push_back(frame("session.deleted", None, &gone.to_string()));
+        self.has_ended = true;
     }
 
     /// A store that is busy is asked again; anything else ends the stream with an error that says so
@@ -243,12 +265,7 @@ impl Follow {
     fn fail(&mut self, error: &tenure_store::Error) {
         match error.kind {
             Kind::Retry => {}
-            Kind::NotFound => {
-                let gone = serde_json::json!({"type": "session.deleted", "id": self.session.to_string(), "processed_at": null});
-                self.out
-                    .push_back(frame("session.deleted", None, &gone.to_string()));
-                self.has_ended = true;
-            }
+            Kind::NotFound => self.deleted(),
             Kind::Fenced
             | Kind::Conflict
             | Kind::IdempotencyMismatch

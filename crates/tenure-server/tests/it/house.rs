@@ -224,11 +224,16 @@ pub(crate) struct Frames {
 impl Frames {
     /// The next frame; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
+        // Comments alone are not enough.
+        tokio::time::timeout(PATIENCE, self.read()).await.expect("a frame in time")
+    }
+
+    async fn read(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
                 return Some(frame);
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.chunks.next()).await.expect("a frame in time")?;
+            let chunk = self.chunks.next().await?;
             self.text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
             while let Some(end) = self.text.find("\n\n") {
                 let frame: String = self.text.drain(..end + 2).collect();

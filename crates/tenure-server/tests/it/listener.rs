@@ -29,16 +29,19 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: {KEY}\r\n\r\n")
 }
 
-/// Reads until a text has come.
+/// Reads until a text has come; gives the newest part of what was read.
 async fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
-    let mut all = Vec::new();
-    let mut buffer = [0; 4_096];
+    let mut newest = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = timeout(PATIENCE, stream.read(&mut buffer)).await.expect("bytes in time").unwrap();
-        assert!(read > 0, "the connection ended before {wanted:?}: {}", String::from_utf8_lossy(&all));
-        all.extend_from_slice(&buffer[..read]);
-        if String::from_utf8_lossy(&all).contains(wanted) {
-            return String::from_utf8_lossy(&all).into_owned();
+        assert!(read > 0, "the connection ended before {wanted:?}: {}", String::from_utf8_lossy(&newest));
+        // As much of what came before as the text may begin in.
+        newest.drain(..newest.len().saturating_sub(wanted.len()));
+        newest.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&newest);
+        if text.contains(wanted) {
+            return text.into_owned();
         }
     }
 }
