@@ -127,6 +127,7 @@ impl Groups {
     pub(crate) fn make(plan: &Plan, id: &str, limits: &Limits) -> (Self, BTreeMap<Controller, String>) {
         let (mut groups, mut missing) = (Self::default(), plan.missing.clone());
         for (controller, (version, parent)) in &plan.parents {
+            remove_stale(parent);
             let path = parent.join(format!("{PREFIX}{id}"));
             let made = match fs::create_dir(&path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -182,6 +183,22 @@ impl Groups {
     /// Removes the groups of an incarnation whose processes have ended.
     pub(crate) fn remove(&self) {
         remove(self.paths.values().map(|(_, path)| path.as_path()));
+    }
+}
+
+/// Removes empty groups of workers that are gone, which a crash leaves behind.
+///
+/// The id of an incarnation names its worker's process, so that no group of a living worker is
+/// taken away between its making and its first process.
+fn remove_stale(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let worker = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').nth(1));
+        let worker = worker.and_then(|worker| u32::from_str_radix(worker, 16).ok());
+        if worker.is_some_and(|worker| !Path::new(&format!("/proc/{worker}")).exists()) {
+            // Refused for one that still has processes.
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 
