@@ -71,8 +71,8 @@ pub struct Definition {
     pub skills: Vec<Value>,
     /// Always null: not served yet.
     pub multiagent: Option<Value>,
-    /// Always null: there are no cloud identities here.
-    pub execution_identity: Option<Value>,
+    /// Always the service account, which is the worker's own user: there are no cloud roles here.
+    pub execution_identity: ExecutionIdentity,
     /// Ours: models to try in order when the first one cannot answer.
     pub fallback_models: Vec<String>,
     /// Ours: limits of each of its sessions.
@@ -86,6 +86,14 @@ pub struct Definition {
     pub effective: Effective,
     /// Ours: what was asked for and is not in force.
     pub warnings: Vec<String>,
+}
+
+/// As whom the agent acts towards clouds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutionIdentity {
+    /// Always `service_account`.
+    #[serde(rename = "type")]
+    pub kind: String,
 }
 
 /// Which model.
@@ -196,7 +204,7 @@ impl Definition {
             mcp_servers: Vec::new(),
             skills: Vec::new(),
             multiagent: None,
-            execution_identity: None,
+            execution_identity: ExecutionIdentity { kind: "service_account".into() },
             fallback_models: agent.fallback_models.clone(),
             limits: WireLimits::of(agent.limits),
             policies: WirePolicies::of(&agent.policies),

@@ -51,7 +51,14 @@ impl AgentChange {
         fields.refuse("skills", "skills are not served yet")?;
         fields.refuse("mcp_servers", "MCP servers are not served yet")?;
         fields.refuse("multiagent", "agents of several parts are not served yet")?;
-        fields.refuse("execution_identity", "there are no cloud identities here")?;
+        if let Some(identity) = fields.inner("execution_identity")?
+            && identity.kind()? != "service_account"
+        {
+            return Err(Problem::new(
+                Code::UnsupportedFeature,
+                format!("{}: only service_account is served", identity.path("type")),
+            ));
+        }
         let described = |name: &str, max| -> Result<Option<Option<String>>, Problem> {
             fields
                 .change(name)
