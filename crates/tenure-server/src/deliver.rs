@@ -18,28 +18,15 @@ pub(crate) async fn deliver(
     inputs: Vec<InputBody>,
     idempotency: Option<Idempotency>,
 ) -> Result<Delivered> {
-    let inputs = inputs
-        .into_iter()
-        .map(|input| (EventId::from_bits(state.new_bits()), input))
-        .collect();
-    let delivery = Delivery {
-        tenant: caller.tenant.clone(),
-        session,
-        inputs,
-        idempotency,
-    };
+    let inputs = inputs.into_iter().map(|input| (EventId::from_bits(state.new_bits()), input)).collect();
+    let delivery = Delivery { tenant: caller.tenant.clone(), session, inputs, idempotency };
     match state.store().deliver(delivery).await {
         Ok(delivered) => Ok(delivered),
         Err(error) => Err(refused(state, caller, session, error).await),
     }
 }
 
-async fn refused(
-    state: &ServerState,
-    caller: &Caller,
-    session: SessionId,
-    error: tenure_store::Error,
-) -> ApiError {
+async fn refused(state: &ServerState, caller: &Caller, session: SessionId, error: tenure_store::Error) -> ApiError {
     if error.kind == Kind::Full {
         return ApiError::new(Code::InboxFull, error.message).retry_after(FULL_RETRY_SECONDS);
     }

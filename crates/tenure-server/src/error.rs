@@ -29,13 +29,7 @@ pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 impl ApiError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            details: None,
-            retry_after_seconds: None,
-            cause: None,
-        }
+        Self { code, message: message.into(), details: None, retry_after_seconds: None, cause: None }
     }
 
     pub(crate) fn with_details(mut self, details: Value) -> Self {
@@ -80,13 +74,10 @@ impl ApiError {
             },
             request_id: request_id.to_owned(),
         };
-        let status =
-            StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, axum::Json(reply)).into_response();
         if let Some(seconds) = self.retry_after_seconds {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
@@ -95,9 +86,8 @@ impl ApiError {
 /// The body is written by the outermost layer, which knows the request's id.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = StatusCode::from_u16(self.code.status())
-            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-            .into_response();
+        let mut response =
+            StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).into_response();
         response.extensions_mut().insert(self);
         response
     }
@@ -118,21 +108,15 @@ impl From<tenure_store::Error> for ApiError {
             hidden
         };
         match error.kind {
-            Kind::Retry => {
-                Self::new(Code::StoreBusy, "the store is busy").retry_after(BUSY_RETRY_SECONDS)
-            }
+            Kind::Retry => Self::new(Code::StoreBusy, "the store is busy").retry_after(BUSY_RETRY_SECONDS),
             Kind::NotFound => Self::new(Code::SessionNotFound, error.message),
             Kind::Conflict => Self::new(Code::Conflict, error.message),
-            Kind::IdempotencyMismatch => Self::new(
-                Code::IdempotencyMismatch,
-                "this Idempotency-Key was used with another body before",
-            ),
+            Kind::IdempotencyMismatch => {
+                Self::new(Code::IdempotencyMismatch, "this Idempotency-Key was used with another body before")
+            }
             Kind::Full => Self::new(Code::InboxFull, error.message).retry_after(BUSY_RETRY_SECONDS),
             Kind::Invalid => Self::new(Code::InvalidField, error.message),
-            Kind::NoSpace => hidden(
-                Code::StorageFull,
-                "the store has no space left; nothing was changed",
-            ),
+            Kind::NoSpace => hidden(Code::StorageFull, "the store has no space left; nothing was changed"),
             Kind::Corrupt => hidden(Code::CorruptRecord, "a stored record cannot be read"),
             Kind::Broken => hidden(Code::StoreBroken, "the store cannot be used"),
             Kind::Fenced => hidden(Code::Internal, "the server failed to answer this request"),

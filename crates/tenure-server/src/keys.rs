@@ -32,11 +32,7 @@ impl Keys {
 
     /// All tenants that have a key.
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
-        let tenants: BTreeSet<&TenantId> = self
-            .by_digest
-            .values()
-            .map(|caller| &caller.tenant)
-            .collect();
+        let tenants: BTreeSet<&TenantId> = self.by_digest.values().map(|caller| &caller.tenant).collect();
         tenants.into_iter().cloned().collect()
     }
 
@@ -48,8 +44,5 @@ impl Keys {
 
 /// The digest of some bytes.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    digest::digest(&digest::SHA256, bytes)
-        .as_ref()
-        .try_into()
-        .expect("SHA-256 gives 32 bytes")
+    digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }

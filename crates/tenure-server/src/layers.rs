@@ -14,23 +14,15 @@ use std::sync::Arc;
 use tenure_api::error::Code;
 
 /// Headers that only a proxy adds.
-const FORWARDED: [HeaderName; 3] = [
-    header::FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-];
+const FORWARDED: [HeaderName; 3] =
+    [header::FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-forwarded-host")];
 
 /// Gives each reply the id of its request, and writes the bodies of errors.
-pub(crate) async fn finish(
-    State(state): State<Arc<ServerState>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn finish(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let id = format!("req_{:032x}", state.new_bits());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    let mut response =
-        answered.unwrap_or_else(|_| ApiError::internal("a route panicked").into_response());
+    let mut response = answered.unwrap_or_else(|_| ApiError::internal("a route panicked").into_response());
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         let kept = response.headers().clone();
         response = error.render(&id);
@@ -44,19 +36,12 @@ pub(crate) async fn finish(
     tracing::debug!(request_id = id, %method, path, status = response.status().as_u16(), "answered");
     let id = HeaderValue::from_str(&id).expect("an id is letters and digits");
     response.headers_mut().insert(REQUEST_ID, id);
-    response.headers_mut().insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
 /// Checks under which name and from which page the server is called (hazards Z-07, Z-09).
-pub(crate) async fn check_place(
-    State(state): State<Arc<ServerState>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn check_place(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     match place(&state, request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
@@ -64,14 +49,9 @@ pub(crate) async fn check_place(
 }
 
 /// Checks the key, and tells the routes who calls (hazard Z-06).
-pub(crate) async fn check_key(
-    State(state): State<Arc<ServerState>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn check_key(State(state): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
     let Some(key) = key(request.headers()) else {
-        return ApiError::new(Code::AuthenticationRequired, "this request has no key")
-            .into_response();
+        return ApiError::new(Code::AuthenticationRequired, "this request has no key").into_response();
     };
     let Some(caller) = state.config.keys.find(key).cloned() else {
         return ApiError::new(Code::InvalidApiKey, "this key is not known here").into_response();
@@ -95,17 +75,10 @@ fn key(headers: &HeaderMap) -> Option<&str> {
         let (scheme, key) = text("authorization")?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     };
-    text("x-api-key")
-        .or_else(bearer)
-        .filter(|key| !key.is_empty())
+    text("x-api-key").or_else(bearer).filter(|key| !key.is_empty())
 }
 
-fn place(
-    state: &ServerState,
-    method: &Method,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<(), ApiError> {
+fn place(state: &ServerState, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let config = &state.config;
     if !config.is_behind_proxy && FORWARDED.iter().any(|name| headers.contains_key(name)) {
         return Err(ApiError::new(
@@ -118,31 +91,19 @@ fn place(
         None => uri.authority().map(ToString::to_string),
     };
     let Some(host) = host.filter(|host| is_known(state, host)) else {
-        return Err(ApiError::new(
-            Code::HostNotAllowed,
-            "the server is not known under this host name",
-        ));
+        return Err(ApiError::new(Code::HostNotAllowed, "the server is not known under this host name"));
     };
-    let refused = || {
-        Err(ApiError::new(
-            Code::OriginNotAllowed,
-            "pages of another origin may not call this server",
-        ))
-    };
+    let refused = || Err(ApiError::new(Code::OriginNotAllowed, "pages of another origin may not call this server"));
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
-        let authority = origin
-            .split_once("://")
-            .map_or("", |(_, authority)| authority);
+        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
         let is_own = authority.eq_ignore_ascii_case(&host)
             || origin.eq_ignore_ascii_case(config.public_url.trim_end_matches('/'));
         if authority.is_empty() || !is_own {
             return refused();
         }
     }
-    let site = headers
-        .get("sec-fetch-site")
-        .and_then(|site| site.to_str().ok());
+    let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
     let changes = !matches!(*method, Method::GET | Method::HEAD);
     match site {
         Some("cross-site" | "same-site") if changes => refused(),
@@ -153,18 +114,12 @@ fn place(
 /// Whether a host, with or without a port, is a name of this server.
 fn is_known(state: &ServerState, host: &str) -> bool {
     let name = host_name(host);
-    let public = state
-        .config
-        .public_url
-        .split_once("://")
-        .map_or("", |(_, rest)| rest);
+    let public = state.config.public_url.split_once("://").map_or("", |(_, rest)| rest);
     let public = host_name(public.split('/').next().unwrap_or_default());
     let is = |other: &str| !other.is_empty() && name.eq_ignore_ascii_case(other);
     is("localhost")
         || name.to_ascii_lowercase().ends_with(".localhost")
-        || name
-            .parse::<std::net::Ipv4Addr>()
-            .is_ok_and(|address| address.is_loopback())
+        || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
         || name == "[::1]"
         || is(public)
         || state.config.allowed_hosts.iter().any(|other| is(other))

@@ -27,12 +27,8 @@ pub(crate) fn cursor<T: FromStr>(query: &Query) -> Result<Option<T>> {
     let Some(page) = query.get("page").filter(|page| !page.is_empty()) else {
         return Ok(None);
     };
-    let position = page
-        .strip_prefix(PREFIX)
-        .and_then(|position| position.parse().ok());
-    position
-        .map(Some)
-        .ok_or_else(|| ApiError::new(Code::InvalidCursor, "page: this is no cursor of this list"))
+    let position = page.strip_prefix(PREFIX).and_then(|position| position.parse().ok());
+    position.map(Some).ok_or_else(|| ApiError::new(Code::InvalidCursor, "page: this is no cursor of this list"))
 }
 
 /// A cursor for the rows after a position.
@@ -49,12 +45,6 @@ pub(crate) fn page<R, W, P: Display>(
 ) -> Page<W> {
     let has_more = rows.len() > limit;
     rows.truncate(limit);
-    let next_page = rows
-        .last()
-        .filter(|_| has_more)
-        .map(|last| next(position(last)));
-    Page {
-        data: rows.iter().map(show).collect(),
-        next_page,
-    }
+    let next_page = rows.last().filter(|_| has_more).map(|last| next(position(last)));
+    Page { data: rows.iter().map(show).collect(), next_page }
 }

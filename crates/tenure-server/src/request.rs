@@ -51,13 +51,11 @@ impl JsonBody {
     /// The key of a request that may be repeated; means nothing for another caller or route
     /// (hazard Z-18).
     pub(crate) fn idempotency(&self, caller: &Caller) -> Option<Idempotency> {
-        self.idempotency
-            .as_ref()
-            .map(|(route, key, digest)| Idempotency {
-                scope: format!("{} {route}", caller.key_name),
-                key: key.clone(),
-                body_digest: *digest,
-            })
+        self.idempotency.as_ref().map(|(route, key, digest)| Idempotency {
+            scope: format!("{} {route}", caller.key_name),
+            key: key.clone(),
+            body_digest: *digest,
+        })
     }
 }
 
@@ -71,32 +69,21 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         let bytes = read_all(&parts.headers, body, MAX_BODY_BYTES).await?;
         let digest = sha256(&bytes);
         // A control such as pause needs no body.
-        let text = if bytes.is_empty() {
-            "{}".to_owned()
-        } else {
-            utf8(bytes)?
-        };
+        let text = if bytes.is_empty() { "{}".to_owned() } else { utf8(bytes)? };
         let json = Json::parse(&text).map_err(|error| {
             let code = if error.0.starts_with("nested deeper") { Code::JsonTooDeep } else { Code::InvalidJson };
-            ApiError::new(code, format!("the body is not JSON that is taken here: {error} (nesting is limited to {MAX_JSON_DEPTH})"))
+            ApiError::new(
+                code,
+                format!("the body is not JSON that is taken here: {error} (nesting is limited to {MAX_JSON_DEPTH})"),
+            )
         })?;
-        Ok(Self {
-            value: json.to_value(),
-            text,
-            idempotency: key.map(|key| (route, key, digest)),
-        })
+        Ok(Self { value: json.to_value(), text, idempotency: key.map(|key| (route, key, digest)) })
     }
 }
 
 fn utf8(bytes: Bytes) -> Result<String> {
     String::from_utf8(bytes.into()).map_err(|error| {
-        ApiError::new(
-            Code::InvalidJson,
-            format!(
-                "the body is not UTF-8 at byte {}",
-                error.utf8_error().valid_up_to()
-            ),
-        )
+        ApiError::new(Code::InvalidJson, format!("the body is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
     })
 }
 
@@ -104,10 +91,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(key) = headers.get("idempotency-key") else {
         return Ok(None);
     };
-    let key = key
-        .to_str()
-        .ok()
-        .filter(|key| !key.is_empty() && key.len() <= MAX_IDEMPOTENCY_KEY);
+    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= MAX_IDEMPOTENCY_KEY);
     match key {
         Some(key) => Ok(Some(key.to_owned())),
         None => Err(ApiError::new(
@@ -119,30 +103,19 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
 
 /// Reads a whole body; refuses one that is too large before it is read, if its length is said.
 pub(crate) async fn read_all(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes> {
-    let too_large = || {
-        ApiError::new(
-            Code::RequestTooLarge,
-            format!("the body is larger than {max} bytes"),
-        )
-    };
-    let said = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let too_large = || ApiError::new(Code::RequestTooLarge, format!("the body is larger than {max} bytes"));
+    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if said.is_some_and(|said| said > max) {
         return Err(too_large());
     }
     let (mut stream, mut bytes) = (body.into_data_stream(), BytesMut::new());
     loop {
         let chunk = tokio::time::timeout(BODY_PAUSE, stream.next()).await;
-        let chunk = chunk
-            .map_err(|_| ApiError::new(Code::InvalidJson, "the body did not arrive in time"))?;
+        let chunk = chunk.map_err(|_| ApiError::new(Code::InvalidJson, "the body did not arrive in time"))?;
         match chunk {
             None => return Ok(bytes.freeze()),
             Some(Err(error)) => {
-                return Err(ApiError::new(
-                    Code::InvalidJson,
-                    format!("the body broke off: {error}"),
-                ));
+                return Err(ApiError::new(Code::InvalidJson, format!("the body broke off: {error}")));
             }
             Some(Ok(chunk)) if bytes.len() + chunk.len() > max => return Err(too_large()),
             Some(Ok(chunk)) => bytes.extend_from_slice(&chunk),
@@ -215,10 +188,9 @@ impl Query {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(text) => Err(ApiError::new(
-                Code::InvalidQuery,
-                format!("{name}: expected true or false, found {text:?}"),
-            )),
+            Some(text) => {
+                Err(ApiError::new(Code::InvalidQuery, format!("{name}: expected true or false, found {text:?}")))
+            }
         }
     }
 
@@ -240,13 +212,8 @@ impl Query {
 fn decode(text: &str) -> Vec<u8> {
     let (mut out, bytes, mut at) = (Vec::with_capacity(text.len()), text.as_bytes(), 0);
     while at < bytes.len() {
-        let hex = bytes
-            .get(at + 1..at + 3)
-            .and_then(|hex| std::str::from_utf8(hex).ok());
-        match (
-            bytes[at],
-            hex.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())),
-        ) {
+        let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (bytes[at], hex.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()))) {
             (b'%', Some(hex)) => {
                 out.push(u8::from_str_radix(hex, 16).expect("two hexadecimal digits"));
                 at += 3;
@@ -270,19 +237,11 @@ mod tests {
 
     #[test]
     fn a_query_is_decoded_and_lists_may_have_brackets() {
-        let query = Query::parse("types%5B%5D=agent.message&types[]=b+c&limit=5&x=%zz&page=%C3%BC")
-            .expect("valid");
+        let query = Query::parse("types%5B%5D=agent.message&types[]=b+c&limit=5&x=%zz&page=%C3%BC").expect("valid");
         assert_eq!(query.all("types"), ["agent.message", "b c"]);
         assert_eq!(query.number("limit", 1, 3).expect("valid"), Some(3));
-        assert_eq!(
-            (query.get("x"), query.get("page"), query.get("none")),
-            (Some("%zz"), Some("ü"), None)
-        );
+        assert_eq!((query.get("x"), query.get("page"), query.get("none")), (Some("%zz"), Some("ü"), None));
         assert!(Query::parse("a=%ff").is_err());
-        assert!(
-            Query::parse("limit=0")
-                .and_then(|query| query.number("limit", 1, 3))
-                .is_err()
-        );
+        assert!(Query::parse("limit=0").and_then(|query| query.number("limit", 1, 3)).is_err());
     }
 }

@@ -2,7 +2,10 @@
 
 use crate::error::ApiError;
 use crate::layers;
-use crate::routes::{agents, approvals, callbacks, control, environments, events, explain, files, health, nodes, outputs, sessions, stream, timeline};
+use crate::routes::{
+    agents, approvals, callbacks, control, environments, events, explain, files, health, nodes, outputs, sessions,
+    stream, timeline,
+};
 use crate::state::ServerState;
 use axum::Router;
 use axum::extract::Request;
@@ -35,49 +38,26 @@ pub fn router(state: Arc<ServerState>) -> Router {
 }
 
 fn build(routes: Routes) -> Router<Arc<ServerState>> {
-    routes
-        .into_iter()
-        .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods)
-        })
+    routes.into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods))
 }
 
 /// Routes that need a key.
 fn keyed_routes() -> Routes {
     vec![
         ("/v1/agents", get(agents::list).post(agents::create)),
-        (
-            "/v1/agents/{agent_id}",
-            get(agents::get).post(agents::update),
-        ),
+        ("/v1/agents/{agent_id}", get(agents::get).post(agents::update)),
         ("/v1/agents/{agent_id}/archive", post(agents::archive)),
         ("/v1/agents/{agent_id}/versions", get(agents::versions)),
-        (
-            "/v1/environments",
-            get(environments::list).post(environments::create),
-        ),
+        ("/v1/environments", get(environments::list).post(environments::create)),
         (
             "/v1/environments/{environment_id}",
-            get(environments::get)
-                .post(environments::update)
-                .delete(environments::delete),
+            get(environments::get).post(environments::update).delete(environments::delete),
         ),
-        (
-            "/v1/environments/{environment_id}/archive",
-            post(environments::archive),
-        ),
+        ("/v1/environments/{environment_id}/archive", post(environments::archive)),
         ("/v1/sessions", get(sessions::list).post(sessions::create)),
-        (
-            "/v1/sessions/{session_id}",
-            delete(sessions::delete)
-                .get(sessions::get)
-                .post(sessions::update),
-        ),
+        ("/v1/sessions/{session_id}", delete(sessions::delete).get(sessions::get).post(sessions::update)),
         ("/v1/sessions/{session_id}/archive", post(sessions::archive)),
-        (
-            "/v1/sessions/{session_id}/events",
-            get(events::list).post(events::send),
-        ),
+        ("/v1/sessions/{session_id}/events", get(events::list).post(events::send)),
         ("/v1/sessions/{session_id}/events/stream", get(stream::get)),
         ("/v1/sessions/{session_id}/explain", get(explain::get)),
         ("/v1/sessions/{session_id}/timeline", get(timeline::get)),
@@ -96,11 +76,7 @@ fn keyed_routes() -> Routes {
 
 /// Routes that say nothing about anybody.
 fn open_routes() -> Routes {
-    vec![
-        ("/healthz", get(health::healthz)),
-        ("/readyz", get(health::readyz)),
-        ("/openapi.json", get(health::openapi)),
-    ]
+    vec![("/healthz", get(health::healthz)), ("/readyz", get(health::readyz)), ("/openapi.json", get(health::openapi))]
 }
 
 /// Routes whose path is their secret.
@@ -109,19 +85,9 @@ fn callback_routes() -> Routes {
 }
 
 async fn missing(request: Request) -> ApiError {
-    ApiError::new(
-        Code::RouteNotFound,
-        format!("there is no path {}", request.uri().path()),
-    )
+    ApiError::new(Code::RouteNotFound, format!("there is no path {}", request.uri().path()))
 }
 
 async fn wrong_method(request: Request) -> ApiError {
-    ApiError::new(
-        Code::MethodNotAllowed,
-        format!(
-            "{} does not take {}",
-            request.uri().path(),
-            request.method()
-        ),
-    )
+    ApiError::new(Code::MethodNotAllowed, format!("{} does not take {}", request.uri().path(), request.method()))
 }

@@ -26,36 +26,21 @@ use tenure_store::{SessionView, State};
 
 /// The id in a path; one that is not even an id belongs to nothing.
 pub(crate) fn session_id(text: &str) -> Result<SessionId> {
-    text.parse().map_err(|_| {
-        ApiError::new(
-            Code::SessionNotFound,
-            format!("there is no session {text:?}"),
-        )
-    })
+    text.parse().map_err(|_| ApiError::new(Code::SessionNotFound, format!("there is no session {text:?}")))
 }
 
 /// The id in a path.
 pub(crate) fn agent_id(text: &str) -> Result<AgentId> {
-    text.parse()
-        .map_err(|_| ApiError::new(Code::AgentNotFound, format!("there is no agent {text:?}")))
+    text.parse().map_err(|_| ApiError::new(Code::AgentNotFound, format!("there is no agent {text:?}")))
 }
 
 /// The id in a path.
 pub(crate) fn environment_id(text: &str) -> Result<EnvironmentId> {
-    text.parse().map_err(|_| {
-        ApiError::new(
-            Code::EnvironmentNotFound,
-            format!("there is no environment {text:?}"),
-        )
-    })
+    text.parse().map_err(|_| ApiError::new(Code::EnvironmentNotFound, format!("there is no environment {text:?}")))
 }
 
 /// A session of the caller.
-pub(crate) async fn find_session(
-    state: &ServerState,
-    caller: &Caller,
-    id: SessionId,
-) -> Result<SessionView> {
+pub(crate) async fn find_session(state: &ServerState, caller: &Caller, id: SessionId) -> Result<SessionView> {
     let view = state.store().session(&caller.tenant, id).await?;
     view.ok_or_else(|| ApiError::new(Code::SessionNotFound, format!("there is no session {id}")))
 }
@@ -69,11 +54,7 @@ pub(crate) struct AgentsOf<'a> {
 
 impl<'a> AgentsOf<'a> {
     pub(crate) fn new(state: &'a ServerState, caller: &'a Caller) -> Self {
-        Self {
-            state,
-            caller,
-            read: BTreeMap::new(),
-        }
+        Self { state, caller, read: BTreeMap::new() }
     }
 
     /// The version of an agent to which a session is pinned.
@@ -81,11 +62,7 @@ impl<'a> AgentsOf<'a> {
         let pinned = view.session.agent;
         let key = (pinned.id, pinned.version);
         if !self.read.contains_key(&key) {
-            let agent = self
-                .state
-                .store()
-                .agent(&self.caller.tenant, pinned.id, Some(pinned.version))
-                .await?;
+            let agent = self.state.store().agent(&self.caller.tenant, pinned.id, Some(pinned.version)).await?;
             let agent = agent.ok_or_else(|| {
                 ApiError::internal(format!(
                     "session {} is pinned to agent {} version {}, which is gone",

@@ -56,10 +56,7 @@ pub async fn serve_within(listener: TcpListener, state: Arc<ServerState>, limits
     listener.local_addr()?;
     let stop = state.config.stop.clone();
     let router = crate::router(state);
-    let (graceful, free) = (
-        GracefulShutdown::new(),
-        Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-    );
+    let (graceful, free) = (GracefulShutdown::new(), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
     loop {
         let permit = tokio::select! {
             () = stop.cancelled() => break,
@@ -88,26 +85,16 @@ pub async fn serve_within(listener: TcpListener, state: Arc<ServerState>, limits
         });
     }
     drop(listener);
-    if tokio::time::timeout(STOP_WITHIN, graceful.shutdown())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(STOP_WITHIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
     Ok(())
 }
 
-type Connection =
-    http1::Connection<TokioIo<Timed<tokio::net::TcpStream>>, TowerToHyperService<Router>>;
+type Connection = http1::Connection<TokioIo<Timed<tokio::net::TcpStream>>, TowerToHyperService<Router>>;
 
 fn connection(stream: tokio::net::TcpStream, router: Router, limits: Limits) -> Connection {
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.headers)
-        .keep_alive(true);
-    builder.serve_connection(
-        TokioIo::new(Timed::new(stream, limits.writes)),
-        TowerToHyperService::new(router),
-    )
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.headers).keep_alive(true);
+    builder.serve_connection(TokioIo::new(Timed::new(stream, limits.writes)), TowerToHyperService::new(router))
 }

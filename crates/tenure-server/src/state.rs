@@ -91,16 +91,8 @@ pub struct ServerState {
 impl ServerState {
     /// State for a new server; call inside a tokio runtime, because it begins to follow the nodes.
     pub fn new(config: Config) -> Arc<Self> {
-        let previews = PreviewHub::start(
-            config.store.clone(),
-            config.node_key.clone(),
-            config.stop.clone(),
-        );
-        Arc::new(Self {
-            config,
-            previews,
-            callbacks: Rate::default(),
-        })
+        let previews = PreviewHub::start(config.store.clone(), config.node_key.clone(), config.stop.clone());
+        Arc::new(Self { config, previews, callbacks: Rate::default() })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -114,8 +106,6 @@ impl ServerState {
 
 impl fmt::Debug for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerState")
-            .field("public_url", &self.config.public_url)
-            .finish_non_exhaustive()
+        f.debug_struct("ServerState").field("public_url", &self.config.public_url).finish_non_exhaustive()
     }
 }

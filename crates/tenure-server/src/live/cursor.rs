@@ -47,32 +47,18 @@ impl FromStr for Cursor {
         fn number<T: FromStr>(text: &str) -> Result<T, NoCursor> {
             // `parse` would also take a plus sign.
             let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            if is_plain {
-                text.parse().map_err(|_| NoCursor)
-            } else {
-                Err(NoCursor)
-            }
+            if is_plain { text.parse().map_err(|_| NoCursor) } else { Err(NoCursor) }
         }
         if text.len() > MAX_LEN {
             return Err(NoCursor);
         }
         let Some((seq, place)) = text.split_once('.') else {
-            return Ok(Self {
-                seq: number(text)?,
-                preview: None,
-            });
+            return Ok(Self { seq: number(text)?, preview: None });
         };
         let (attempt, n) = place.split_once('.').ok_or(NoCursor)?;
         let (epoch, attempt) = attempt.split_once('-').ok_or(NoCursor)?;
-        let preview = PreviewPlace {
-            epoch: number(epoch)?,
-            attempt: number(attempt)?,
-            n: number(n)?,
-        };
-        Ok(Self {
-            seq: number(seq)?,
-            preview: Some(preview),
-        })
+        let preview = PreviewPlace { epoch: number(epoch)?, attempt: number(attempt)?, n: number(n)? };
+        Ok(Self { seq: number(seq)?, preview: Some(preview) })
     }
 }
 
@@ -82,21 +68,8 @@ mod tests {
 
     #[test]
     fn a_cursor_survives_its_text() {
-        let preview = Some(PreviewPlace {
-            epoch: u64::MAX,
-            attempt: u32::MAX,
-            n: u64::MAX,
-        });
-        for cursor in [
-            Cursor {
-                seq: 0,
-                preview: None,
-            },
-            Cursor {
-                seq: u64::MAX,
-                preview,
-            },
-        ] {
+        let preview = Some(PreviewPlace { epoch: u64::MAX, attempt: u32::MAX, n: u64::MAX });
+        for cursor in [Cursor { seq: 0, preview: None }, Cursor { seq: u64::MAX, preview }] {
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
     }
@@ -120,12 +93,7 @@ mod tests {
             "99999999999999999999",
             &long,
         ] {
-            assert_eq!(
-                text.parse::<Cursor>(),
-                Err(NoCursor),
-                "{}",
-                &text[..text.len().min(30)]
-            );
+            assert_eq!(text.parse::<Cursor>(), Err(NoCursor), "{}", &text[..text.len().min(30)]);
         }
     }
 }

@@ -10,12 +10,13 @@ use super::hub::{AttemptKey, PreviewReader, new_part};
 use super::{Cursor, PreviewPlace};
 use crate::state::ServerState;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::event::{WireBody, WireEvent, preview_delta, preview_start};
 use tenure_api::node::{PreviewFrame, PreviewKind};
-use tenure_core::{EventId, SessionId, TenantId};
+use tenure_core::{Body, EventId, SessionId, TenantId};
 use tenure_store::{EventQuery, Hint, Kind, Order};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -25,6 +26,10 @@ const COMMENT: Duration = Duration::from_secs(5);
 
 /// The log is read at least so often: hints may be lost.
 const POLL: Duration = Duration::from_secs(1);
+
+/// How long later rows wait for the end of an open message: both are told at the same moment, on
+/// different ways, and what was said should be shown before it is history.
+const GRACE: Duration = Duration::from_millis(20);
 
 /// Rows that are read at a time; they are all that a slow reader holds.
 const PAGE: usize = 64;
@@ -57,6 +62,12 @@ pub(crate) struct Follow {
     queued: BTreeSet<EventId>,
     out: VecDeque<Bytes>,
     is_stale: bool,
+    /// The end of the log was reached once: what comes now is news.
+    is_live: bool,
+    /// The row that began the open model call.
+    open_span: Option<u64>,
+    /// Until when later rows wait for the end of the open message.
+    grace: Option<Instant>,
     has_ended: bool,
     comment_at: Instant,
     poll_at: Instant,
@@ -68,6 +79,8 @@ struct Shown {
     n: u64,
     /// Blocks of it that are reasoning, whose text is not previewed.
     thinking: BTreeSet<EventId>,
+    /// Its node said that it has ended: its rows are there.
+    is_over: bool,
     /// Some of it was lost on the way: the rest is not shown, its rows will be.
     is_broken: bool,
 }
@@ -109,6 +122,9 @@ impl Follow {
             // Headers and first bytes go out at once, also through proxies.
             out: VecDeque::from([Bytes::from_static(b": tenure\n\n")]),
             is_stale: true,
+            is_live: false,
+            open_span: None,
+            grace: None,
             has_ended: false,
             comment_at: now + COMMENT,
             poll_at: now + POLL,
@@ -125,29 +141,28 @@ impl Follow {
             if self.has_ended {
                 return None;
             }
+            // What is said already goes out before later rows, which would make it void.
+            if let Some(frame) = self.ready_preview() {
+                self.take(frame);
+                continue;
+            }
             if self.is_stale {
+                if let Some(frame) = self.late_preview().await {
+                    self.take(frame);
+                    continue;
+                }
                 self.is_stale = false;
                 self.read_log().await;
                 continue;
             }
-            if let Some(frame) = self.held.take_if(|frame| frame.after_seq <= self.seq) {
-                self.show(&frame);
-                continue;
-            }
             match self.wait().await {
                 Woken::Stop => {
-                    self.out.push_back(Bytes::from_static(
-                        b": the server stops; connect again with your last id\n\n",
-                    ));
+                    self.out.push_back(Bytes::from_static(b": the server stops; connect again with your last id\n\n"));
                     self.has_ended = true;
                 }
                 Woken::Stale => self.is_stale = true,
                 Woken::Quiet => {}
-                Woken::Preview(frame) if frame.after_seq > self.seq => {
-                    self.held = Some(frame);
-                    self.is_stale = true;
-                }
-                Woken::Preview(frame) => self.show(&frame),
+                Woken::Preview(frame) => self.take(frame),
                 Woken::Comment => {
                     self.out.push_back(Bytes::from_static(b": alive\n\n"));
                     self.comment_at = Instant::now() + COMMENT;
@@ -157,6 +172,39 @@ impl Follow {
                     self.poll_at = Instant::now() + POLL;
                 }
             }
+        }
+    }
+
+    /// A preview that can be shown now, without waiting for one.
+    fn ready_preview(&mut self) -> Option<Arc<PreviewFrame>> {
+        if self.held.is_some() {
+            return self.held.take_if(|frame| frame.after_seq <= self.seq);
+        }
+        self.previews.as_mut()?.next().now_or_never()
+    }
+
+    /// The next preview of a message that is open, if it comes within the grace.
+    async fn late_preview(&mut self) -> Option<Arc<PreviewFrame>> {
+        let is_open = self.open_span.is_some() || self.shown.as_ref().is_some_and(|shown| !shown.is_over);
+        let previews = self.previews.as_mut().filter(|_| is_open && self.is_live && self.held.is_none());
+        let until = *self.grace.get_or_insert_with(|| Instant::now() + GRACE);
+        let frame = match previews {
+            Some(previews) => tokio::time::timeout_at(until, previews.next()).await.ok(),
+            None => None,
+        };
+        if frame.is_none() {
+            self.grace = None;
+        }
+        frame
+    }
+
+    /// Shows a preview, or holds it until the rows before it were sent.
+    fn take(&mut self, frame: Arc<PreviewFrame>) {
+        if frame.after_seq > self.seq {
+            self.held = Some(frame);
+            self.is_stale = true;
+        } else {
+            self.show(&frame);
         }
     }
 
@@ -188,36 +236,50 @@ impl Follow {
 
     /// Sends the rows after the newest one that was sent, and the inputs that wait.
     async fn read_log(&mut self) {
+        // Not beyond a preview that waits: it belongs between these rows and those after them.
+        let before = self.held.as_ref().map_or(u64::MAX, |frame| frame.after_seq - self.seq);
+        let limit = usize::try_from(before).unwrap_or(PAGE).min(PAGE);
         let query = EventQuery {
             tenant: self.tenant.clone(),
             session: self.session,
             after: Some(self.seq),
             order: Order::Ascending,
-            limit: PAGE,
+            limit,
         };
         let rows = match self.state.store().events(query).await {
             Ok(rows) => rows,
             Err(error) => return self.fail(&error),
         };
+        let (mut is_cut, mut begins_call) = (rows.len() == limit, false);
         for row in &rows {
+            if begins_call && self.is_live && self.previews.is_some() {
+                // The whole call was quicker than the last read: later rows have their grace too.
+                is_cut = true;
+                break;
+            }
+            begins_call = matches!(row.body, Body::SpanStart { .. });
             let wire = WireEvent::of(row);
             self.seq = row.seq;
             self.queued.remove(&row.id);
             self.has_ended |= matches!(wire.body, WireBody::StatusTerminated { .. });
-            self.out.push_back(frame(
-                wire.type_name(),
-                Some(&self.seq.to_string()),
-                &to_json(&wire),
-            ));
+            match row.body {
+                Body::SpanStart { .. } => self.open_span = Some(row.seq),
+                Body::SpanEnd { .. } => self.open_span = None,
+                _ => {}
+            }
+            self.out.push_back(frame(wire.type_name(), Some(&self.seq.to_string()), &to_json(&wire)));
         }
         if !rows.is_empty() {
             // Their end resets what was shown of an open message, also for a reader that came back.
             self.shown = None;
             self.resumes = None;
         }
-        if rows.len() == PAGE {
+        if is_cut {
             self.is_stale = true;
-        } else if !self.has_ended {
+        } else {
+            self.is_live = true;
+        }
+        if !is_cut && !self.has_ended {
             self.read_head().await;
         }
     }
@@ -289,8 +351,15 @@ impl Follow {
     fn show(&mut self, frame: &PreviewFrame) {
         let key = AttemptKey::of(frame);
         // Its rows were sent: this comes too late.
-        if frame.after_seq < self.seq || frame.kind == PreviewKind::End {
-            self.is_stale |= frame.kind == PreviewKind::End;
+        if frame.kind == PreviewKind::End {
+            self.open_span = self.open_span.filter(|seq| *seq != frame.after_seq);
+            if let Some(shown) = self.shown.as_mut().filter(|shown| shown.key == key) {
+                shown.is_over = true;
+            }
+            self.is_stale = true;
+            return;
+        }
+        if frame.after_seq < self.seq {
             return;
         }
         if self.shown.as_ref().is_none_or(|shown| shown.key != key) {
@@ -306,19 +375,11 @@ impl Follow {
             if self.shown.is_some() {
                 self.reset();
             }
-            self.shown = Some(Shown {
-                key,
-                n,
-                thinking: BTreeSet::new(),
-                is_broken: false,
-            });
+            self.shown = Some(Shown { key, n, thinking: BTreeSet::new(), is_over: false, is_broken: false });
         }
         let Some(shown) = &mut self.shown else { return };
         // Also of a block whose begin the reader had when it came.
-        if let PreviewKind::Start {
-            event_id,
-            event_type,
-        } = &frame.kind
+        if let PreviewKind::Start { event_id, event_type } = &frame.kind
             && event_type == "agent.thinking"
         {
             shown.thinking.insert(*event_id);
@@ -340,33 +401,21 @@ impl Follow {
             return;
         }
         let have = std::mem::replace(&mut shown.n, frame.n);
-        let is_thinking = matches!(&frame.kind, PreviewKind::Delta { event_id, .. } if shown.thinking.contains(event_id));
-        let place = PreviewPlace {
-            epoch: key.epoch,
-            attempt: key.attempt,
-            n: frame.n,
-        };
-        let id = Cursor {
-            seq: self.seq,
-            preview: Some(place),
-        }
-        .to_string();
+        let is_thinking =
+            matches!(&frame.kind, PreviewKind::Delta { event_id, .. } if shown.thinking.contains(event_id));
+        let place = PreviewPlace { epoch: key.epoch, attempt: key.attempt, n: frame.n };
+        let id = Cursor { seq: self.seq, preview: Some(place) }.to_string();
         match &frame.kind {
-            PreviewKind::Start {
-                event_id,
-                event_type,
-            } => {
+            PreviewKind::Start { event_id, event_type } => {
                 if self.wants(event_type) {
                     let body = preview_start(&event_id.to_string(), event_type);
-                    self.out
-                        .push_back(self::frame("event_start", Some(&id), &body.to_string()));
+                    self.out.push_back(self::frame("event_start", Some(&id), &body.to_string()));
                 }
             }
             PreviewKind::Delta { event_id, text } => {
                 if self.wanted.message && !is_thinking {
                     let body = preview_delta(&event_id.to_string(), new_part(text, frame.n, have));
-                    self.out
-                        .push_back(self::frame("event_delta", Some(&id), &body.to_string()));
+                    self.out.push_back(self::frame("event_delta", Some(&id), &body.to_string()));
                 }
             }
             PreviewKind::End => {}
@@ -384,11 +433,7 @@ impl Follow {
     /// Says that what was shown of an open message is void.
     fn reset(&mut self) {
         let body = serde_json::json!({"type": "session.preview_reset", "after_seq": self.seq});
-        self.out.push_back(frame(
-            "session.preview_reset",
-            Some(&self.seq.to_string()),
-            &body.to_string(),
-        ));
+        self.out.push_back(frame("session.preview_reset", Some(&self.seq.to_string()), &body.to_string()));
     }
 }
 

@@ -29,11 +29,7 @@ pub(crate) struct AttemptKey {
 
 impl AttemptKey {
     pub(crate) fn of(frame: &PreviewFrame) -> Self {
-        Self {
-            epoch: frame.epoch,
-            attempt: frame.attempt,
-            after_seq: frame.after_seq,
-        }
+        Self { epoch: frame.epoch, attempt: frame.attempt, after_seq: frame.after_seq }
     }
 }
 
@@ -83,32 +79,17 @@ impl PreviewHub {
     /// Reads the open messages of a session, the one that is open now first.
     pub(crate) fn read(&self, session: SessionId) -> PreviewReader {
         let (caught_up, frames) = self.subscribe(session);
-        PreviewReader {
-            frames,
-            caught_up,
-            session,
-            hub: self.clone(),
-        }
+        PreviewReader { frames, caught_up, session, hub: self.clone() }
     }
 
     /// What is open now and what follows it, without a gap between them.
     fn subscribe(
         &self,
         session: SessionId,
-    ) -> (
-        std::vec::IntoIter<PreviewFrame>,
-        broadcast::Receiver<Arc<PreviewFrame>>,
-    ) {
+    ) -> (std::vec::IntoIter<PreviewFrame>, broadcast::Receiver<Arc<PreviewFrame>>) {
         let mut slots = self.lock();
-        let slot = slots.entry(session).or_insert_with(|| Slot {
-            open: None,
-            readers: broadcast::channel(BACKLOG).0,
-        });
-        let caught_up = slot
-            .open
-            .as_ref()
-            .map(|attempt| attempt.replay(session))
-            .unwrap_or_default();
+        let slot = slots.entry(session).or_insert_with(|| Slot { open: None, readers: broadcast::channel(BACKLOG).0 });
+        let caught_up = slot.open.as_ref().map(|attempt| attempt.replay(session)).unwrap_or_default();
         (caught_up.into_iter(), slot.readers.subscribe())
     }
 
@@ -116,17 +97,13 @@ impl PreviewHub {
     pub(crate) fn take(&self, node: u64, frame: PreviewFrame) {
         let mut slots = self.lock();
         let key = AttemptKey::of(&frame);
-        let open = slots
-            .get(&frame.session)
-            .and_then(|slot| slot.open.as_ref());
+        let open = slots.get(&frame.session).and_then(|slot| slot.open.as_ref());
         // A node that lost its lease may still talk (hazard Z-26).
         if open.is_some_and(|open| open.key.epoch > key.epoch) {
             return;
         }
-        let slot = slots.entry(frame.session).or_insert_with(|| Slot {
-            open: None,
-            readers: broadcast::channel(BACKLOG).0,
-        });
+        let slot =
+            slots.entry(frame.session).or_insert_with(|| Slot { open: None, readers: broadcast::channel(BACKLOG).0 });
         match &frame.kind {
             PreviewKind::End => {
                 if slot.open.as_ref().is_some_and(|open| open.key == key) {
@@ -135,14 +112,7 @@ impl PreviewHub {
             }
             PreviewKind::Start { .. } | PreviewKind::Delta { .. } => {
                 if slot.open.as_ref().is_none_or(|open| open.key != key) {
-                    slot.open = Some(Attempt {
-                        key,
-                        n: 0,
-                        blocks: Vec::new(),
-                        kept: 0,
-                        is_cut: false,
-                        node,
-                    });
+                    slot.open = Some(Attempt { key, n: 0, blocks: Vec::new(), kept: 0, is_cut: false, node });
                 }
                 if let Some(open) = &mut slot.open {
                     open.node = node;
@@ -179,19 +149,15 @@ impl Attempt {
             return;
         }
         match &frame.kind {
-            PreviewKind::Start {
-                event_id,
-                event_type,
-            } => self
-                .blocks
-                .push((*event_id, event_type.clone(), String::new())),
+            PreviewKind::Start { event_id, event_type } => {
+                self.blocks.push((*event_id, event_type.clone(), String::new()))
+            }
             PreviewKind::Delta { event_id, text } => {
                 let new = new_part(text, frame.n, self.n);
                 self.kept += new.len();
                 self.is_cut |= self.kept > MAX_KEPT_BYTES;
                 if !self.is_cut
-                    && let Some((_, _, kept)) =
-                        self.blocks.iter_mut().find(|(id, _, _)| id == event_id)
+                    && let Some((_, _, kept)) = self.blocks.iter_mut().find(|(id, _, _)| id == event_id)
                 {
                     kept.push_str(new);
                 }
@@ -206,38 +172,15 @@ impl Attempt {
         if self.is_cut {
             return Vec::new();
         }
-        let AttemptKey {
-            epoch,
-            attempt,
-            after_seq,
-        } = self.key;
-        let frame = |n, kind| PreviewFrame {
-            session,
-            epoch,
-            after_seq,
-            attempt,
-            n,
-            kind,
-        };
+        let AttemptKey { epoch, attempt, after_seq } = self.key;
+        let frame = |n, kind| PreviewFrame { session, epoch, after_seq, attempt, n, kind };
         let (mut frames, mut n) = (Vec::new(), 0);
         for (event_id, event_type, text) in &self.blocks {
             n += 1;
-            frames.push(frame(
-                n,
-                PreviewKind::Start {
-                    event_id: *event_id,
-                    event_type: event_type.clone(),
-                },
-            ));
+            frames.push(frame(n, PreviewKind::Start { event_id: *event_id, event_type: event_type.clone() }));
             if !text.is_empty() {
                 n += text.len() as u64;
-                frames.push(frame(
-                    n,
-                    PreviewKind::Delta {
-                        event_id: *event_id,
-                        text: text.clone(),
-                    },
-                ));
+                frames.push(frame(n, PreviewKind::Delta { event_id: *event_id, text: text.clone() }));
             }
         }
         frames
@@ -247,14 +190,9 @@ impl Attempt {
 /// The part of a delta's text that begins after position `have`; the delta ends at `n`.
 pub(crate) fn new_part(text: &str, n: u64, have: u64) -> &str {
     let start = n.saturating_sub(text.len() as u64);
-    let known = usize::try_from(have.saturating_sub(start))
-        .unwrap_or(usize::MAX)
-        .min(text.len());
+    let known = usize::try_from(have.saturating_sub(start)).unwrap_or(usize::MAX).min(text.len());
     // A position inside a character cannot come from us; the character is then sent again.
-    let known = (0..=known)
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
+    let known = (0..=known).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[known..]
 }
 
@@ -267,9 +205,7 @@ impl PreviewReader {
             }
             match self.frames.recv().await {
                 Ok(frame) => return frame,
-                Err(
-                    broadcast::error::RecvError::Lagged(_) | broadcast::error::RecvError::Closed,
-                ) => {
+                Err(broadcast::error::RecvError::Lagged(_) | broadcast::error::RecvError::Closed) => {
                     (self.caught_up, self.frames) = self.hub.subscribe(self.session);
                 }
             }
@@ -281,9 +217,8 @@ impl Drop for PreviewReader {
     fn drop(&mut self) {
         let mut slots = self.hub.lock();
         // This reader still counts itself.
-        let is_last = slots
-            .get(&self.session)
-            .is_some_and(|slot| slot.open.is_none() && slot.readers.receiver_count() <= 1);
+        let is_last =
+            slots.get(&self.session).is_some_and(|slot| slot.open.is_none() && slot.readers.receiver_count() <= 1);
         if is_last {
             slots.remove(&self.session);
         }

@@ -18,11 +18,7 @@ use tenure_store::{CatalogQuery, Kind};
 type Shared = State<Arc<ServerState>>;
 
 /// `POST /v1/agents`
-pub(crate) async fn create(
-    State(state): Shared,
-    caller: Caller,
-    body: JsonBody,
-) -> Result<Json<WireAgent>> {
+pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireAgent>> {
     let change = AgentChange::read(&body.fields()?)?;
     let is_priced = check_models(&state, &change, None)?;
     let id = AgentId::from_bits(state.new_bits());
@@ -30,10 +26,7 @@ pub(crate) async fn create(
     if !is_priced {
         AgentChange::without_money(&mut agent);
     }
-    let agent = state
-        .store()
-        .put_agent(agent, body.idempotency(&caller))
-        .await?;
+    let agent = state.store().put_agent(agent, body.idempotency(&caller)).await?;
     Ok(Json(WireAgent::of(&agent)))
 }
 
@@ -45,11 +38,8 @@ pub(crate) async fn get(
     query: Query,
 ) -> Result<Json<WireAgent>> {
     let version = query.number("version", 1, u64::from(u32::MAX))?;
-    let version =
-        version.map(|version| u32::try_from(version).expect("not above the largest version"));
-    find(&state, &caller, agent_id(&id)?, version)
-        .await
-        .map(|agent| Json(WireAgent::of(&agent)))
+    let version = version.map(|version| u32::try_from(version).expect("not above the largest version"));
+    find(&state, &caller, agent_id(&id)?, version).await.map(|agent| Json(WireAgent::of(&agent)))
 }
 
 /// `POST /v1/agents/{agent_id}`: a new version.
@@ -72,10 +62,7 @@ pub(crate) async fn update(
             find(&state, &caller, id, Some(version)).await?
         }
         (Some(version), _) if version != u64::from(newest.version) => {
-            let message = format!(
-                "version: agent {id} is at version {}, not {version}",
-                newest.version
-            );
+            let message = format!("version: agent {id} is at version {}, not {version}", newest.version);
             return Err(ApiError::new(Code::VersionConflict, message));
         }
         _ => newest,
@@ -88,48 +75,25 @@ pub(crate) async fn update(
     }
     agent.version += 1;
     agent.updated_at = state.store().now().await?;
-    match state
-        .store()
-        .put_agent(agent, body.idempotency(&caller))
-        .await
-    {
+    match state.store().put_agent(agent, body.idempotency(&caller)).await {
         Ok(agent) => Ok(Json(WireAgent::of(&agent))),
-        Err(error) if error.kind == Kind::Conflict => {
-            Err(ApiError::new(Code::VersionConflict, error.message))
-        }
+        Err(error) if error.kind == Kind::Conflict => Err(ApiError::new(Code::VersionConflict, error.message)),
         Err(error) => Err(error.into()),
     }
 }
 
 /// `POST /v1/agents/{agent_id}/archive`
-pub(crate) async fn archive(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<WireAgent>> {
+pub(crate) async fn archive(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<WireAgent>> {
     let id = agent_id(&id)?;
-    let agent = state
-        .store()
-        .archive_agent(&caller.tenant, id)
-        .await
-        .map_err(|error| missing(error, id))?;
+    let agent = state.store().archive_agent(&caller.tenant, id).await.map_err(|error| missing(error, id))?;
     Ok(Json(WireAgent::of(&agent)))
 }
 
 /// `GET /v1/agents`
-pub(crate) async fn list(
-    State(state): Shared,
-    caller: Caller,
-    query: Query,
-) -> Result<Json<Page<WireAgent>>> {
+pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> Result<Json<Page<WireAgent>>> {
     let (catalog, limit) = catalog(&caller, &query)?;
     let rows = state.store().agents(catalog).await?;
-    Ok(Json(page::page(
-        rows,
-        limit,
-        |agent| agent.id.bits(),
-        WireAgent::of,
-    )))
+    Ok(Json(page::page(rows, limit, |agent| agent.id.bits(), WireAgent::of)))
 }
 
 /// `GET /v1/agents/{agent_id}/versions`
@@ -142,16 +106,8 @@ pub(crate) async fn versions(
     let id = agent_id(&id)?;
     find(&state, &caller, id, None).await?;
     let (catalog, limit) = catalog(&caller, &query)?;
-    let rows = state
-        .store()
-        .agent_versions(&caller.tenant, id, catalog)
-        .await?;
-    Ok(Json(page::page(
-        rows,
-        limit,
-        |agent| u128::from(agent.version),
-        WireAgent::of,
-    )))
+    let rows = state.store().agent_versions(&caller.tenant, id, catalog).await?;
+    Ok(Json(page::page(rows, limit, |agent| u128::from(agent.version), WireAgent::of)))
 }
 
 /// The query of a list of agents or environments; reads one row more than it shows.
@@ -169,18 +125,10 @@ pub(crate) fn catalog(caller: &Caller, query: &Query) -> Result<(CatalogQuery, u
 }
 
 /// An agent of the caller.
-pub(crate) async fn find(
-    state: &ServerState,
-    caller: &Caller,
-    id: AgentId,
-    version: Option<u32>,
-) -> Result<Agent> {
+pub(crate) async fn find(state: &ServerState, caller: &Caller, id: AgentId, version: Option<u32>) -> Result<Agent> {
     let agent = state.store().agent(&caller.tenant, id, version).await?;
     agent.ok_or_else(|| match version {
-        Some(version) => ApiError::new(
-            Code::AgentNotFound,
-            format!("there is no version {version} of agent {id}"),
-        ),
+        Some(version) => ApiError::new(Code::AgentNotFound, format!("there is no version {version} of agent {id}")),
         None => ApiError::new(Code::AgentNotFound, format!("there is no agent {id}")),
     })
 }
@@ -208,11 +156,7 @@ fn check_models(state: &ServerState, change: &AgentChange, before: Option<&Agent
         is_priced &= known.has_price;
     }
     if let (Some(before), None) = (before, &change.model) {
-        is_priced &= state
-            .config
-            .models
-            .check(&before.model)
-            .is_ok_and(|known| known.has_price);
+        is_priced &= state.config.models.check(&before.model).is_ok_and(|known| known.has_price);
     }
     if !is_priced && change.limits_money() {
         return Err(ApiError::new(

@@ -24,9 +24,7 @@ pub(crate) async fn list(
     caller: Caller,
     query: Query,
 ) -> Result<Json<Page<WireApproval>>> {
-    let limit = query
-        .number("limit", 1, MAX_SESSIONS)?
-        .unwrap_or(page::PAGE);
+    let limit = query.number("limit", 1, MAX_SESSIONS)?.unwrap_or(page::PAGE);
     let limit = usize::try_from(limit).expect("not above the most sessions");
     let sessions = SessionQuery {
         tenant: caller.tenant.clone(),
@@ -39,12 +37,7 @@ pub(crate) async fn list(
         order: Order::Descending,
         limit: limit + 1,
     };
-    let sessions = page::page(
-        state.store().sessions(sessions).await?,
-        limit,
-        |view| view.session.id,
-        Clone::clone,
-    );
+    let sessions = page::page(state.store().sessions(sessions).await?, limit, |view| view.session.id, Clone::clone);
     let mut data = Vec::new();
     for view in &sessions.data {
         for call in &view.session.calls {
@@ -53,10 +46,7 @@ pub(crate) async fn list(
             }
         }
     }
-    Ok(Json(Page {
-        data,
-        next_page: sessions.next_page,
-    }))
+    Ok(Json(Page { data, next_page: sessions.next_page }))
 }
 
 async fn approval(
@@ -74,27 +64,16 @@ async fn approval(
         order: Order::Ascending,
         limit: 1,
     };
-    let row = state
-        .store()
-        .events(row)
-        .await?
-        .into_iter()
-        .next()
-        .filter(|row| row.id == call.id);
+    let row = state.store().events(row).await?.into_iter().next().filter(|row| row.id == call.id);
     let since = row.as_ref().map(|row| time::write(row.at));
     let input = match row.map(|row| row.body) {
-        Some(Body::AgentToolUse { input, .. } | Body::AgentCustomToolUse { input, .. }) => {
-            input.to_value()
-        }
+        Some(Body::AgentToolUse { input, .. } | Body::AgentCustomToolUse { input, .. }) => input.to_value(),
         _ => json!({}),
     };
     let kind = match call.kind {
         CallKind::Custom => "custom_tool",
         CallKind::AskUser => "question",
-        CallKind::Sandbox
-        | CallKind::Sleep
-        | CallKind::CreateCallback
-        | CallKind::WaitForCallback => "approval",
+        CallKind::Sandbox | CallKind::Sleep | CallKind::CreateCallback | CallKind::WaitForCallback => "approval",
     };
     Ok(WireApproval {
         session_id: session.id.to_string(),

@@ -26,18 +26,11 @@ pub(crate) async fn answer(
     body: Body,
 ) -> Result<Json<Value>> {
     // All reasons look the same to a stranger.
-    let unknown = || {
-        ApiError::new(
-            Code::CallbackNotFound,
-            "there is no such callback, or it has expired",
-        )
-    };
-    let (session, callback) =
-        callback::parse(&state.config.installation_key, &token).ok_or_else(unknown)?;
+    let unknown = || ApiError::new(Code::CallbackNotFound, "there is no such callback, or it has expired");
+    let (session, callback) = callback::parse(&state.config.installation_key, &token).ok_or_else(unknown)?;
     if let Some(wait) = state.callbacks.count(callback) {
         return Err(
-            ApiError::new(Code::RateLimited, "too many requests for this callback")
-                .retry_after(wait.as_secs() + 1),
+            ApiError::new(Code::RateLimited, "too many requests for this callback").retry_after(wait.as_secs() + 1)
         );
     }
     let bytes = read_all(&headers, body, MAX_CALLBACK_BYTES).await?;
@@ -59,12 +52,7 @@ async fn verify(state: &ServerState, headers: &HeaderMap, body: &[u8]) -> Result
     let Some(secret) = &state.config.callback_secret else {
         return Ok(());
     };
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-    };
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let signed = webhook::Signed {
         id: text("webhook-id"),
         timestamp: text("webhook-timestamp"),
@@ -88,18 +76,6 @@ async fn deliver(
     callback: CallbackId,
     body: String,
 ) -> Result<(), tenure_store::Error> {
-    let input = (
-        EventId::from_bits(state.new_bits()),
-        InputBody::Callback { callback, body },
-    );
-    state
-        .store()
-        .deliver(Delivery {
-            tenant,
-            session,
-            inputs: vec![input],
-            idempotency: None,
-        })
-        .await
-        .map(drop)
+    let input = (EventId::from_bits(state.new_bits()), InputBody::Callback { callback, body });
+    state.store().deliver(Delivery { tenant, session, inputs: vec![input], idempotency: None }).await.map(drop)
 }

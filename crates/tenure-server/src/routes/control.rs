@@ -58,27 +58,13 @@ pub(crate) async fn budget(
     let id = session_id(&id)?;
     let fields = body.fields()?;
     let is_wrapped = fields.change("limits").is_some() || fields.change("budget").is_some();
-    let change = if is_wrapped {
-        LimitsChange::read(&fields)?
-    } else {
-        LimitsChange::read_fields(&fields)?
-    };
+    let change = if is_wrapped { LimitsChange::read(&fields)? } else { LimitsChange::read_fields(&fields)? };
     if change.is_empty() {
-        return Err(ApiError::new(
-            Code::MissingField,
-            "name at least one of steps, tokens, cost_usd, wall_seconds",
-        ));
+        return Err(ApiError::new(Code::MissingField, "name at least one of steps, tokens, cost_usd, wall_seconds"));
     }
     let view = find_session(&state, &caller, id).await?;
     let limits = changed_limits(&state, &caller, &view, &change).await?;
-    control(
-        State(state),
-        caller,
-        Path(id.to_string()),
-        body,
-        InputBody::Limits(limits),
-    )
-    .await
+    control(State(state), caller, Path(id.to_string()), body, InputBody::Limits(limits)).await
 }
 
 async fn control(

@@ -19,27 +19,16 @@ use tenure_store::Kind;
 type Shared = State<Arc<ServerState>>;
 
 /// `POST /v1/environments`
-pub(crate) async fn create(
-    State(state): Shared,
-    caller: Caller,
-    body: JsonBody,
-) -> Result<Json<WireEnvironment>> {
+pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireEnvironment>> {
     let change = EnvironmentChange::read(&body.fields()?)?;
     let id = EnvironmentId::from_bits(state.new_bits());
     let environment = change.create(id, caller.tenant.clone(), state.store().now().await?)?;
-    let environment = state
-        .store()
-        .put_environment(environment, body.idempotency(&caller))
-        .await?;
+    let environment = state.store().put_environment(environment, body.idempotency(&caller)).await?;
     Ok(Json(WireEnvironment::of(&environment)))
 }
 
 /// `GET /v1/environments/{environment_id}`
-pub(crate) async fn get(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<WireEnvironment>> {
+pub(crate) async fn get(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<WireEnvironment>> {
     let environment = find(&state, &caller, environment_id(&id)?).await?;
     Ok(Json(WireEnvironment::of(&environment)))
 }
@@ -58,10 +47,7 @@ pub(crate) async fn update(
     }
     change.apply(&mut environment)?;
     environment.updated_at = state.store().now().await?;
-    let environment = state
-        .store()
-        .put_environment(environment, body.idempotency(&caller))
-        .await?;
+    let environment = state.store().put_environment(environment, body.idempotency(&caller)).await?;
     Ok(Json(WireEnvironment::of(&environment)))
 }
 
@@ -82,64 +68,32 @@ pub(crate) async fn archive(
 }
 
 /// `DELETE /v1/environments/{environment_id}`
-pub(crate) async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Deleted>> {
+pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<Deleted>> {
     let id = environment_id(&id)?;
     match state.store().delete_environment(&caller.tenant, id).await {
-        Ok(()) => Ok(Json(Deleted {
-            id: id.to_string(),
-            kind: "environment_deleted".into(),
-        })),
+        Ok(()) => Ok(Json(Deleted { id: id.to_string(), kind: "environment_deleted".into() })),
         Err(error) if error.kind == Kind::NotFound => Err(missing(id)),
-        Err(error) if error.kind == Kind::Conflict => {
-            Err(ApiError::new(Code::EnvironmentInUse, error.message))
-        }
+        Err(error) if error.kind == Kind::Conflict => Err(ApiError::new(Code::EnvironmentInUse, error.message)),
         Err(error) => Err(error.into()),
     }
 }
 
 /// `GET /v1/environments`
-pub(crate) async fn list(
-    State(state): Shared,
-    caller: Caller,
-    query: Query,
-) -> Result<Json<Page<WireEnvironment>>> {
+pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> Result<Json<Page<WireEnvironment>>> {
     let (catalog, limit) = catalog(&caller, &query)?;
     let rows = state.store().environments(catalog).await?;
-    Ok(Json(page::page(
-        rows,
-        limit,
-        |environment| environment.id.bits(),
-        WireEnvironment::of,
-    )))
+    Ok(Json(page::page(rows, limit, |environment| environment.id.bits(), WireEnvironment::of)))
 }
 
 /// An environment of the caller.
-pub(crate) async fn find(
-    state: &ServerState,
-    caller: &Caller,
-    id: EnvironmentId,
-) -> Result<Environment> {
-    state
-        .store()
-        .environment(&caller.tenant, id)
-        .await?
-        .ok_or_else(|| missing(id))
+pub(crate) async fn find(state: &ServerState, caller: &Caller, id: EnvironmentId) -> Result<Environment> {
+    state.store().environment(&caller.tenant, id).await?.ok_or_else(|| missing(id))
 }
 
 pub(crate) fn archived(id: EnvironmentId) -> ApiError {
-    ApiError::new(
-        Code::EnvironmentArchived,
-        format!("environment {id} is archived"),
-    )
+    ApiError::new(Code::EnvironmentArchived, format!("environment {id} is archived"))
 }
 
 fn missing(id: EnvironmentId) -> ApiError {
-    ApiError::new(
-        Code::EnvironmentNotFound,
-        format!("there is no environment {id}"),
-    )
+    ApiError::new(Code::EnvironmentNotFound, format!("there is no environment {id}"))
 }

@@ -38,9 +38,7 @@ pub(crate) async fn send(
         Receipt::Logged(event) => Some(WireEvent::of(event)),
         Receipt::Nothing => None,
     };
-    Ok(Json(Rows {
-        data: delivered.receipts.iter().filter_map(show).collect(),
-    }))
+    Ok(Json(Rows { data: delivered.receipts.iter().filter_map(show).collect() }))
 }
 
 /// `GET /v1/sessions/{session_id}/events`
@@ -58,36 +56,20 @@ pub(crate) async fn list(
         None | Some("asc") => Order::Ascending,
         Some("desc") => Order::Descending,
         Some(other) => {
-            return Err(ApiError::new(
-                Code::InvalidQuery,
-                format!("order: expected asc or desc, found {other:?}"),
-            ));
+            return Err(ApiError::new(Code::InvalidQuery, format!("order: expected asc or desc, found {other:?}")));
         }
     };
     let mut after: Option<u64> = page::cursor(&query)?;
     let (mut data, mut scanned) = (Vec::new(), 0);
     loop {
-        let wanted = if filter.is_empty() {
-            limit + 1 - data.len()
-        } else {
-            tenure_store::MAX_PAGE
-        };
+        let wanted = if filter.is_empty() { limit + 1 - data.len() } else { tenure_store::MAX_PAGE };
         let wanted = wanted.min(tenure_store::MAX_PAGE);
-        let rows = EventQuery {
-            tenant: caller.tenant.clone(),
-            session: id,
-            after,
-            order,
-            limit: wanted,
-        };
+        let rows = EventQuery { tenant: caller.tenant.clone(), session: id, after, order, limit: wanted };
         let rows = state.store().events(rows).await?;
         let is_last = rows.len() < wanted;
         for row in &rows {
             if data.len() == limit {
-                return Ok(Json(Page {
-                    data,
-                    next_page: after.map(page::next),
-                }));
+                return Ok(Json(Page { data, next_page: after.map(page::next) }));
             }
             after = Some(row.seq);
             scanned += 1;
@@ -100,16 +82,10 @@ pub(crate) async fn list(
             if order == Order::Ascending && filter.takes_queued() {
                 data.extend(queued(&state, id, &filter).await?);
             }
-            return Ok(Json(Page {
-                data,
-                next_page: None,
-            }));
+            return Ok(Json(Page { data, next_page: None }));
         }
         if scanned >= MAX_SCAN {
-            return Ok(Json(Page {
-                data,
-                next_page: after.map(page::next),
-            }));
+            return Ok(Json(Page { data, next_page: after.map(page::next) }));
         }
     }
 }
@@ -117,12 +93,8 @@ pub(crate) async fn list(
 /// Inputs that wait, which come after everything that was processed.
 async fn queued(state: &ServerState, id: SessionId, filter: &Filter) -> Result<Vec<WireEvent>> {
     let inbox = state.store().inbox(id).await?;
-    let wire = inbox
-        .iter()
-        .filter_map(|(_, input)| WireEvent::queued(input));
-    Ok(wire
-        .filter(|event| filter.takes_type(event.type_name()))
-        .collect())
+    let wire = inbox.iter().filter_map(|(_, input)| WireEvent::queued(input));
+    Ok(wire.filter(|event| filter.takes_type(event.type_name())).collect())
 }
 
 /// Which rows a request wants.
@@ -150,9 +122,7 @@ impl Filter {
     }
 
     fn takes_queued(&self) -> bool {
-        [self.after, self.from, self.before, self.until]
-            .iter()
-            .all(Option::is_none)
+        [self.after, self.from, self.before, self.until].iter().all(Option::is_none)
     }
 
     fn takes_type(&self, kind: &str) -> bool {

@@ -19,11 +19,8 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<WireExplanation>> {
     let view = find_session(&state, &caller, session_id(&id)?).await?;
-    let nodes = if matches!(view.state, Queue::Queued | Queue::Leased) {
-        state.store().nodes().await?
-    } else {
-        Vec::new()
-    };
+    let nodes =
+        if matches!(view.state, Queue::Queued | Queue::Leased) { state.store().nodes().await? } else { Vec::new() };
     Ok(Json(explain_view(&view, &nodes)))
 }
 

@@ -37,7 +37,12 @@ const ENTRIES: u64 = 1_000;
 const FILE_MODE: u32 = 0o644;
 
 /// `GET /v1/sessions/{session_id}/files`
-pub(crate) async fn list(State(state): Shared, caller: Caller, Path(id): Path<String>, query: Query) -> Result<Json<WireFolder>> {
+pub(crate) async fn list(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Json<WireFolder>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
     let limit = query.number("limit", 1, MAX_LIST as u64)?.unwrap_or(ENTRIES);
@@ -53,7 +58,13 @@ pub(crate) async fn list(State(state): Shared, caller: Caller, Path(id): Path<St
 }
 
 /// `GET /v1/sessions/{session_id}/files/content`
-pub(crate) async fn read(State(state): Shared, caller: Caller, Path(id): Path<String>, query: Query, headers: HeaderMap) -> Result<Response> {
+pub(crate) async fn read(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response> {
     check_destination(&headers)?;
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
@@ -63,15 +74,21 @@ pub(crate) async fn read(State(state): Shared, caller: Caller, Path(id): Path<St
 }
 
 /// `PUT /v1/sessions/{session_id}/files/content`: readers see the old or the new file, never a part.
-pub(crate) async fn write(State(state): Shared, caller: Caller, Path(id): Path<String>, query: Query, headers: HeaderMap, body: Body) -> Result<Json<WireFile>> {
+pub(crate) async fn write(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    query: Query,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<WireFile>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
     let mode = match query.get("mode") {
         None => FILE_MODE,
-        Some(mode) => u32::from_str_radix(mode, 8)
-            .ok()
-            .filter(|mode| *mode <= 0o777)
-            .ok_or_else(|| ApiError::new(Code::InvalidQuery, format!("mode: expected octal permission bits as in 644, found {mode:?}")))?,
+        Some(mode) => u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+            ApiError::new(Code::InvalidQuery, format!("mode: expected octal permission bits as in 644, found {mode:?}"))
+        })?,
     };
     let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|said| said > MAX_FILE_BYTES) {
@@ -89,7 +106,13 @@ pub(crate) async fn write(State(state): Shared, caller: Caller, Path(id): Path<S
 }
 
 /// `GET /v1/sessions/{session_id}/files/archive`
-pub(crate) async fn export(State(state): Shared, caller: Caller, Path(id): Path<String>, query: Query, headers: HeaderMap) -> Result<Response> {
+pub(crate) async fn export(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response> {
     check_destination(&headers)?;
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
@@ -109,7 +132,13 @@ pub(crate) async fn export(State(state): Shared, caller: Caller, Path(id): Path<
 }
 
 /// `PUT /v1/sessions/{session_id}/files/archive`
-pub(crate) async fn import(State(state): Shared, caller: Caller, Path(id): Path<String>, query: Query, body: Body) -> Result<Json<Value>> {
+pub(crate) async fn import(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    query: Query,
+    body: Body,
+) -> Result<Json<Value>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
     let (pump, mut reader) = pipe::from_body(body);

@@ -11,10 +11,7 @@ use tenure_api::page::Rows;
 use tenure_api::time;
 
 /// `GET /v1/nodes`
-pub(crate) async fn list(
-    State(state): State<Arc<ServerState>>,
-    _: Caller,
-) -> Result<Json<Rows<WireNode>>> {
+pub(crate) async fn list(State(state): State<Arc<ServerState>>, _: Caller) -> Result<Json<Rows<WireNode>>> {
     let nodes = state.store().nodes().await?;
     let show = |node: &tenure_store::Node| WireNode {
         id: node.id.to_string(),
@@ -24,7 +21,5 @@ pub(crate) async fn list(
         is_dead: node.is_dead,
         leases: node.leases,
     };
-    Ok(Json(Rows {
-        data: nodes.iter().map(show).collect(),
-    }))
+    Ok(Json(Rows { data: nodes.iter().map(show).collect() }))
 }

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use tenure_api::error::Code;
 use tenure_api::page::{Deleted, Page};
 use tenure_api::session::{SessionCreate, SessionUpdate, WireSession};
-use tenure_core::{
-    Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard, Timestamp,
-};
+use tenure_core::{Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard, Timestamp};
 use tenure_store::{Idempotency, Kind, NewSession, Order, SessionQuery, SessionView};
 
 type Shared = State<Arc<ServerState>>;
@@ -27,11 +25,7 @@ const MAX_SCAN: usize = 5_000;
 const MAX_BY_TAIL: usize = 20;
 
 /// `POST /v1/sessions`
-pub(crate) async fn create(
-    State(state): Shared,
-    caller: Caller,
-    body: JsonBody,
-) -> Result<Json<WireSession>> {
+pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireSession>> {
     let body = body.masked(&*state.config.mask);
     let request = SessionCreate::read(&body.fields()?)?;
     let agent = agents::find(&state, &caller, request.agent, request.version).await?;
@@ -46,37 +40,19 @@ pub(crate) async fn create(
     let limits = check_money(&state, &agent, limits, request.limits.limits_money())?;
     let idempotency = body.idempotency(&caller);
     let id = new_id(&state, &caller, idempotency.as_ref());
-    let pinned = AgentRef {
-        id: agent.id,
-        version: agent.version,
-    };
+    let pinned = AgentRef { id: agent.id, version: agent.version };
     let now = state.store().now().await?;
     let mut session = Session::new(id, caller.tenant.clone(), pinned, environment.id, now);
     session.title = request.title;
     session.budget.limits = limits;
-    let inputs = request
-        .inputs
-        .into_iter()
-        .map(|input| (EventId::from_bits(state.new_bits()), input))
-        .collect();
-    let new = NewSession {
-        session,
-        metadata: request.metadata,
-        inputs,
-        idempotency,
-    };
+    let inputs = request.inputs.into_iter().map(|input| (EventId::from_bits(state.new_bits()), input)).collect();
+    let new = NewSession { session, metadata: request.metadata, inputs, idempotency };
     let created = state.store().create(new).await?;
-    show_with_inbox(&state, &caller, created.view)
-        .await
-        .map(Json)
+    show_with_inbox(&state, &caller, created.view).await.map(Json)
 }
 
 /// `GET /v1/sessions/{session_id}`
-pub(crate) async fn get(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<WireSession>> {
+pub(crate) async fn get(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<WireSession>> {
     let view = find_session(&state, &caller, session_id(&id)?).await?;
     show_with_inbox(&state, &caller, view).await.map(Json)
 }
@@ -95,29 +71,20 @@ pub(crate) async fn update(
     let view = find_session(&state, &caller, id).await?;
     let mut inputs: Vec<InputBody> = request.title.map(InputBody::Title).into_iter().collect();
     if !request.limits.is_empty() {
-        inputs.push(InputBody::Limits(
-            changed_limits(&state, &caller, &view, &request.limits).await?,
-        ));
+        inputs.push(InputBody::Limits(changed_limits(&state, &caller, &view, &request.limits).await?));
     }
     if !inputs.is_empty() {
         deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
     }
     if !request.metadata.is_empty() {
-        state
-            .store()
-            .annotate(&caller.tenant, id, request.metadata)
-            .await?;
+        state.store().annotate(&caller.tenant, id, request.metadata).await?;
     }
     let view = find_session(&state, &caller, id).await?;
     show_with_inbox(&state, &caller, view).await.map(Json)
 }
 
 /// `POST /v1/sessions/{session_id}/archive`
-pub(crate) async fn archive(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<WireSession>> {
+pub(crate) async fn archive(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<WireSession>> {
     let id = session_id(&id)?;
     deliver::deliver(&state, &caller, id, vec![InputBody::Archive], None).await?;
     let view = find_session(&state, &caller, id).await?;
@@ -125,11 +92,7 @@ pub(crate) async fn archive(
 }
 
 /// `DELETE /v1/sessions/{session_id}`
-pub(crate) async fn delete(
-    State(state): Shared,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Deleted>> {
+pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<Deleted>> {
     let id = session_id(&id)?;
     find_session(&state, &caller, id).await?;
     match state.store().delete(&caller.tenant, id).await {
@@ -151,23 +114,13 @@ pub(crate) async fn delete(
         }
     });
     removed.await.map_err(ApiError::internal)?;
-    Ok(Json(Deleted {
-        id: id.to_string(),
-        kind: "session_deleted".into(),
-    }))
+    Ok(Json(Deleted { id: id.to_string(), kind: "session_deleted".into() }))
 }
 
 /// `GET /v1/sessions`
-pub(crate) async fn list(
-    State(state): Shared,
-    caller: Caller,
-    query: Query,
-) -> Result<Json<Page<WireSession>>> {
+pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> Result<Json<Page<WireSession>>> {
     let rows = match query.get("tail") {
-        Some(tail) => Page {
-            data: by_tail(&state, &caller, tail).await?,
-            next_page: None,
-        },
+        Some(tail) => Page { data: by_tail(&state, &caller, tail).await?, next_page: None },
         None => rows(&state, &caller, &query).await?,
     };
     let mut agents = AgentsOf::new(&state, &caller);
@@ -175,17 +128,11 @@ pub(crate) async fn list(
     for view in &rows.data {
         data.push(show(view, agents.get(view).await?));
     }
-    Ok(Json(Page {
-        data,
-        next_page: rows.next_page,
-    }))
+    Ok(Json(Page { data, next_page: rows.next_page }))
 }
 
 async fn by_tail(state: &ServerState, caller: &Caller, tail: &str) -> Result<Vec<SessionView>> {
-    let ids = state
-        .store()
-        .sessions_by_tail(&caller.tenant, tail, MAX_BY_TAIL)
-        .await?;
+    let ids = state.store().sessions_by_tail(&caller.tenant, tail, MAX_BY_TAIL).await?;
     let mut views = Vec::with_capacity(ids.len());
     for id in ids {
         views.extend(state.store().session(&caller.tenant, id).await?);
@@ -199,23 +146,13 @@ async fn rows(state: &ServerState, caller: &Caller, query: &Query) -> Result<Pag
     let mut after = page::cursor::<SessionId>(query)?;
     let (mut data, mut scanned) = (Vec::new(), 0);
     loop {
-        let wanted = if filter.is_empty() {
-            limit + 1 - data.len()
-        } else {
-            tenure_store::MAX_PAGE
-        };
+        let wanted = if filter.is_empty() { limit + 1 - data.len() } else { tenure_store::MAX_PAGE };
         let wanted = wanted.min(tenure_store::MAX_PAGE);
-        let read = state
-            .store()
-            .sessions(session_query(caller, query, after, wanted)?)
-            .await?;
+        let read = state.store().sessions(session_query(caller, query, after, wanted)?).await?;
         let is_last = read.len() < wanted;
         for view in read {
             if data.len() == limit {
-                return Ok(Page {
-                    next_page: after.map(page::next),
-                    data,
-                });
+                return Ok(Page { next_page: after.map(page::next), data });
             }
             after = Some(view.session.id);
             scanned += 1;
@@ -224,41 +161,23 @@ async fn rows(state: &ServerState, caller: &Caller, query: &Query) -> Result<Pag
             }
         }
         if is_last {
-            return Ok(Page {
-                data,
-                next_page: None,
-            });
+            return Ok(Page { data, next_page: None });
         }
         if scanned >= MAX_SCAN {
-            return Ok(Page {
-                next_page: after.map(page::next),
-                data,
-            });
+            return Ok(Page { next_page: after.map(page::next), data });
         }
     }
 }
 
-fn session_query(
-    caller: &Caller,
-    query: &Query,
-    after: Option<SessionId>,
-    limit: usize,
-) -> Result<SessionQuery> {
+fn session_query(caller: &Caller, query: &Query, after: Option<SessionId>, limit: usize) -> Result<SessionQuery> {
     let agent = query.get("agent_id").map(super::agent_id).transpose()?;
-    let phases = query
-        .all("phase")
-        .into_iter()
-        .chain(query.all("phases"))
-        .map(phase)
-        .collect::<Result<Vec<Phase>>>()?;
+    let phases =
+        query.all("phase").into_iter().chain(query.all("phases")).map(phase).collect::<Result<Vec<Phase>>>()?;
     let order = match query.get("order") {
         None | Some("desc") => Order::Descending,
         Some("asc") => Order::Ascending,
         Some(other) => {
-            return Err(ApiError::new(
-                Code::InvalidQuery,
-                format!("order: expected asc or desc, found {other:?}"),
-            ));
+            return Err(ApiError::new(Code::InvalidQuery, format!("order: expected asc or desc, found {other:?}")));
         }
     };
     let beyond = |at: Option<Timestamp>| at.map(|at| Timestamp(at.0.saturating_add(1)));
@@ -269,14 +188,8 @@ fn session_query(
         agent,
         phases,
         with_archived: query.flag("include_archived")?,
-        created_from: latest(
-            query.time("created_at[gte]")?,
-            beyond(query.time("created_at[gt]")?),
-        ),
-        created_before: earliest(
-            query.time("created_at[lt]")?,
-            beyond(query.time("created_at[lte]")?),
-        ),
+        created_from: latest(query.time("created_at[gte]")?, beyond(query.time("created_at[gt]")?)),
+        created_before: earliest(query.time("created_at[lt]")?, beyond(query.time("created_at[lte]")?)),
         after,
         order,
         limit,
@@ -298,13 +211,7 @@ fn phase(word: &str) -> Result<Phase> {
     ];
     let found = all.into_iter().find(|phase| phase.name() == word);
     found.ok_or_else(|| {
-        ApiError::new(
-            Code::InvalidQuery,
-            format!(
-                "phase: {word:?} is none of {}",
-                all.map(Phase::name).join(", ")
-            ),
-        )
+        ApiError::new(Code::InvalidQuery, format!("phase: {word:?} is none of {}", all.map(Phase::name).join(", ")))
     })
 }
 
@@ -318,28 +225,16 @@ struct Filter {
 
 impl Filter {
     fn read(query: &Query) -> Result<Self> {
-        let statuses = query
-            .all("statuses")
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>();
+        let statuses = query.all("statuses").into_iter().map(str::to_owned).collect::<Vec<_>>();
         let known = ["rescheduling", "running", "idle", "terminated"];
-        if let Some(other) = statuses
-            .iter()
-            .find(|status| !known.contains(&status.as_str()))
-        {
+        if let Some(other) = statuses.iter().find(|status| !known.contains(&status.as_str())) {
             return Err(ApiError::new(
                 Code::InvalidQuery,
                 format!("statuses: {other:?} is none of {}", known.join(", ")),
             ));
         }
-        let is_empty_by_design =
-            query.get("deployment_id").is_some() || query.get("memory_store_id").is_some();
-        Ok(Self {
-            statuses,
-            version: query.number("agent_version", 1, u64::MAX)?,
-            is_empty_by_design,
-        })
+        let is_empty_by_design = query.get("deployment_id").is_some() || query.get("memory_store_id").is_some();
+        Ok(Self { statuses, version: query.number("agent_version", 1, u64::MAX)?, is_empty_by_design })
     }
 
     fn is_empty(&self) -> bool {
@@ -350,9 +245,7 @@ impl Filter {
         let status = view.session.status.name();
         !self.is_empty_by_design
             && (self.statuses.is_empty() || self.statuses.iter().any(|wanted| wanted == status))
-            && self
-                .version
-                .is_none_or(|version| version == u64::from(view.session.agent.version))
+            && self.version.is_none_or(|version| version == u64::from(view.session.agent.version))
     }
 }
 
@@ -375,22 +268,10 @@ pub(crate) async fn changed_limits(
 }
 
 /// Refuses a limit of money that could not bind, and drops one that was only a default.
-fn check_money(
-    state: &ServerState,
-    agent: &Agent,
-    mut limits: Limits,
-    is_asked: bool,
-) -> Result<Limits> {
-    let is_priced = state
-        .config
-        .models
-        .check(&agent.model)
-        .is_ok_and(|known| known.has_price);
+fn check_money(state: &ServerState, agent: &Agent, mut limits: Limits, is_asked: bool) -> Result<Limits> {
+    let is_priced = state.config.models.check(&agent.model).is_ok_and(|known| known.has_price);
     if !is_priced && is_asked {
-        let message = format!(
-            "budget: the price of {} is not known, so a limit of money could not bind",
-            agent.model
-        );
+        let message = format!("budget: the price of {} is not known, so a limit of money could not bind", agent.model);
         return Err(ApiError::new(Code::ModelWithoutPrice, message));
     }
     if !is_priced {
@@ -405,10 +286,7 @@ fn new_id(state: &ServerState, caller: &Caller, idempotency: Option<&Idempotency
     let id = SessionId::from_bits(state.new_bits());
     match idempotency {
         Some(idempotency) => {
-            let name = format!(
-                "{}\n{}\n{}",
-                caller.tenant, idempotency.scope, idempotency.key
-            );
+            let name = format!("{}\n{}\n{}", caller.tenant, idempotency.scope, idempotency.key);
             id.on_shard(Shard(sha256(name.as_bytes())[0]))
         }
         None => id,

@@ -28,17 +28,10 @@ pub(crate) async fn get(
     let view = find_session(&state, &caller, id).await?;
     let wanted = read_wanted(&query)?;
     let last_seq = view.session.last_seq;
-    let cursor = read_cursor(&query, &headers)?.unwrap_or(Cursor {
-        seq: last_seq,
-        preview: None,
-    });
+    let cursor = read_cursor(&query, &headers)?.unwrap_or(Cursor { seq: last_seq, preview: None });
     if cursor.seq > last_seq {
-        let message = format!(
-            "the cursor is at {}, and the log of session {id} ends at {last_seq}",
-            cursor.seq
-        );
-        return Err(ApiError::new(Code::InvalidCursor, message)
-            .with_details(serde_json::json!({"last_seq": last_seq})));
+        let message = format!("the cursor is at {}, and the log of session {id} ends at {last_seq}", cursor.seq);
+        return Err(ApiError::new(Code::InvalidCursor, message).with_details(serde_json::json!({"last_seq": last_seq})));
     }
     let follow = Follow::new(state, caller.tenant, id, cursor, wanted);
     let pieces = stream::unfold(follow, |mut follow| async move {
@@ -47,10 +40,7 @@ pub(crate) async fn get(
     });
     // Proxies must neither keep, change nor collect the frames (case O-058).
     let headers = [
-        (
-            header::CONTENT_TYPE.as_str(),
-            "text/event-stream; charset=utf-8",
-        ),
+        (header::CONTENT_TYPE.as_str(), "text/event-stream; charset=utf-8"),
         (header::CACHE_CONTROL.as_str(), "no-cache, no-transform"),
         ("x-accel-buffering", "no"),
     ];
@@ -60,16 +50,8 @@ pub(crate) async fn get(
 /// The header wins: a client that reconnects sends its newest id there, and the address it was given
 /// at first. An empty header is that of a client that has no id yet.
 fn read_cursor(query: &Query, headers: &HeaderMap) -> Result<Option<Cursor>> {
-    let refused = |what: &str| {
-        ApiError::new(
-            Code::InvalidCursor,
-            format!("{what}: this is no cursor of a stream"),
-        )
-    };
-    if let Some(header) = headers
-        .get("last-event-id")
-        .filter(|header| !header.is_empty())
-    {
+    let refused = |what: &str| ApiError::new(Code::InvalidCursor, format!("{what}: this is no cursor of a stream"));
+    if let Some(header) = headers.get("last-event-id").filter(|header| !header.is_empty()) {
         let cursor = header.to_str().ok().and_then(|text| text.parse().ok());
         return cursor.map(Some).ok_or_else(|| refused("Last-Event-ID"));
     }
@@ -86,8 +68,7 @@ fn read_wanted(query: &Query) -> Result<Wanted> {
             "agent.message" => wanted.message = true,
             "agent.thinking" => wanted.thinking = true,
             other => {
-                let message =
-                    format!("event_deltas: {other:?} is neither agent.message nor agent.thinking");
+                let message = format!("event_deltas: {other:?} is neither agent.message nor agent.thinking");
                 return Err(ApiError::new(Code::InvalidQuery, message));
             }
         }

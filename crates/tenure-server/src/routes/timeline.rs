@@ -38,10 +38,7 @@ pub(crate) async fn get(
     let limit = query.number("limit", 1, MAX_ROWS)?.unwrap_or(ROWS);
     let after: u64 = page::cursor(&query)?.unwrap_or(0);
     let last = after.saturating_add(limit);
-    let mut spans = Spans {
-        last,
-        spans: Vec::new(),
-    };
+    let mut spans = Spans { last, spans: Vec::new() };
     let mut seq = after;
     loop {
         let rows = rows(&state, &caller, id, seq).await?;
@@ -53,20 +50,12 @@ pub(crate) async fn get(
         let is_done = seq > last && (!spans.has_open() || seq - last > MAX_LOOK_AHEAD as u64);
         if is_end || is_done {
             let next_page = (seq > last).then(|| page::next(last));
-            return Ok(Json(Page {
-                data: spans.spans.into_iter().map(Span::show).collect(),
-                next_page,
-            }));
+            return Ok(Json(Page { data: spans.spans.into_iter().map(Span::show).collect(), next_page }));
         }
     }
 }
 
-async fn rows(
-    state: &ServerState,
-    caller: &Caller,
-    session: SessionId,
-    after: u64,
-) -> Result<Vec<Event>> {
+async fn rows(state: &ServerState, caller: &Caller, session: SessionId, after: u64) -> Result<Vec<Event>> {
     let query = EventQuery {
         tenant: caller.tenant.clone(),
         session,
@@ -119,15 +108,7 @@ impl Spans {
             }
             Body::StatusIdle { stop } => {
                 if matches!(stop, Stop::EndTurn | Stop::Refusal) {
-                    self.close(
-                        row,
-                        Kind::Turn,
-                        if *stop == Stop::Refusal {
-                            "refusal"
-                        } else {
-                            "end_turn"
-                        },
-                    );
+                    self.close(row, Kind::Turn, if *stop == Stop::Refusal { "refusal" } else { "end_turn" });
                 }
             }
             Body::StatusTerminated { .. } => {
@@ -135,36 +116,20 @@ impl Spans {
                     self.close(row, kind, "terminated");
                 }
             }
-            Body::SpanStart { model, attempt } => self.open(
-                row,
-                Kind::Attempt(row.id),
-                "attempt",
-                model.clone(),
-                Some(*attempt),
-            ),
-            Body::SpanEnd { span, is_error, .. } => self.close(
-                row,
-                Kind::Attempt(*span),
-                if *is_error { "failed" } else { "done" },
-            ),
+            Body::SpanStart { model, attempt } => {
+                self.open(row, Kind::Attempt(row.id), "attempt", model.clone(), Some(*attempt))
+            }
+            Body::SpanEnd { span, is_error, .. } => {
+                self.close(row, Kind::Attempt(*span), if *is_error { "failed" } else { "done" })
+            }
             Body::AgentToolUse { name, .. } | Body::AgentCustomToolUse { name, .. } => {
                 self.open(row, Kind::Tool(row.id), "tool", name.clone(), None);
             }
-            Body::AgentToolResult {
-                tool_use_id,
-                outcome,
-                ..
-            } => self.close(row, Kind::Tool(*tool_use_id), outcome_word(*outcome)),
-            Body::UserCustomToolResult {
-                tool_use_id,
-                is_error,
-                ..
-            } => {
-                self.close(
-                    row,
-                    Kind::Tool(*tool_use_id),
-                    if *is_error { "failed" } else { "done" },
-                );
+            Body::AgentToolResult { tool_use_id, outcome, .. } => {
+                self.close(row, Kind::Tool(*tool_use_id), outcome_word(*outcome))
+            }
+            Body::UserCustomToolResult { tool_use_id, is_error, .. } => {
+                self.close(row, Kind::Tool(*tool_use_id), if *is_error { "failed" } else { "done" });
             }
             Body::WaitStarted { wait } => {
                 self.close(row, Kind::Wait, "replaced");
@@ -178,9 +143,7 @@ impl Spans {
                 };
                 self.open(row, Kind::Wait, "wait", name, None);
             }
-            Body::WaitResolved { resolution } => {
-                self.close(row, Kind::Wait, resolution_word(*resolution))
-            }
+            Body::WaitResolved { resolution } => self.close(row, Kind::Wait, resolution_word(*resolution)),
             Body::UserMessage { .. }
             | Body::UserInterrupt
             | Body::UserToolConfirmation { .. }
@@ -200,10 +163,7 @@ impl Spans {
     }
 
     fn is_open(&self, kind: Kind) -> bool {
-        self.spans
-            .iter()
-            .rev()
-            .any(|span| span.kind == kind && span.wire.to_seq.is_none())
+        self.spans.iter().rev().any(|span| span.kind == kind && span.wire.to_seq.is_none())
     }
 
     fn open(&mut self, row: &Event, kind: Kind, word: &str, name: String, attempt: Option<u32>) {
@@ -223,19 +183,11 @@ impl Spans {
             attempt,
             outcome: None,
         };
-        self.spans.push(Span {
-            wire,
-            kind,
-            started: row.at,
-        });
+        self.spans.push(Span { wire, kind, started: row.at });
     }
 
     fn close(&mut self, row: &Event, kind: Kind, outcome: &str) {
-        let Some(span) = self
-            .spans
-            .iter_mut()
-            .rev()
-            .find(|span| span.kind == kind && span.wire.to_seq.is_none())
+        let Some(span) = self.spans.iter_mut().rev().find(|span| span.kind == kind && span.wire.to_seq.is_none())
         else {
             return;
         };

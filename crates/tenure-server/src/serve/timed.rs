@@ -20,12 +20,7 @@ pub(super) struct Timed<S> {
 
 impl<S> Timed<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self {
-            stream,
-            limit,
-            stuck: Box::pin(tokio::time::sleep(limit)),
-            is_stuck: false,
-        }
+        Self { stream, limit, stuck: Box::pin(tokio::time::sleep(limit)), is_stuck: false }
     }
 
     fn moved<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -39,29 +34,18 @@ impl<S> Timed<S> {
             self.stuck.as_mut().reset(until);
         }
         ready!(self.stuck.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the other side reads nothing",
-        )))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side reads nothing")))
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.moved(cx, poll)
     }

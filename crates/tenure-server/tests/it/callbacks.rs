@@ -57,9 +57,11 @@ async fn z_36_only_post_with_a_whole_token_is_taken_and_all_refusals_look_alike(
     let (session, path) = open(&house).await;
     let get = house.send(request(Method::GET, &path, Body::empty(), &[("x-api-key", "")])).await;
     assert_eq!((get.status, get.code().as_str()), (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"));
-    let unknown = callback::path(&callback::token(&INSTALLATION_KEY, session.parse().unwrap(), CallbackId::from_bits(1)));
+    let unknown =
+        callback::path(&callback::token(&INSTALLATION_KEY, session.parse().unwrap(), CallbackId::from_bits(1)));
     let foreign = callback::path(&callback::token(&[9; 32], session.parse().unwrap(), CallbackId::from_bits(1)));
-    let nowhere = callback::path(&callback::token(&INSTALLATION_KEY, SessionId::from_bits(5), CallbackId::from_bits(1)));
+    let nowhere =
+        callback::path(&callback::token(&INSTALLATION_KEY, SessionId::from_bits(5), CallbackId::from_bits(1)));
     for path in [unknown, foreign, nowhere, "/v1/callbacks/x".to_owned(), path[..path.len() - 1].to_owned()] {
         let reply = post(&house, &path, "x", &[]).await;
         assert_eq!((reply.status, reply.code().as_str()), (StatusCode::NOT_FOUND, "callback_not_found"), "{path}");

@@ -12,11 +12,15 @@ async fn an_agent_is_made_changed_listed_and_archived() {
     let id = house.agent().await;
     let path = format!("/v1/agents/{id}");
     let changed = house.post(&path, json!({"version": 1, "system": "be brief"})).await.ok();
-    assert_eq!((changed["version"].as_u64(), changed["system"].as_str(), changed["name"].as_str()), (Some(2), Some("be brief"), Some("tester")));
+    assert_eq!(
+        (changed["version"].as_u64(), changed["system"].as_str(), changed["name"].as_str()),
+        (Some(2), Some("be brief"), Some("tester"))
+    );
     let late = house.post(&path, json!({"version": 1, "system": "late"})).await;
     assert_eq!((late.status, late.code().as_str()), (StatusCode::CONFLICT, "version_conflict"));
     let versions = house.get(&format!("{path}/versions")).await.ok();
-    let numbers: Vec<_> = versions["data"].as_array().unwrap().iter().map(|agent| agent["version"].as_u64().unwrap()).collect();
+    let numbers: Vec<_> =
+        versions["data"].as_array().unwrap().iter().map(|agent| agent["version"].as_u64().unwrap()).collect();
     assert_eq!((numbers, &versions["next_page"]), (vec![2, 1], &json!(null)));
     assert_eq!(house.get(&format!("{path}?version=1")).await.ok()["system"], json!(null));
     assert!(house.post(&format!("{path}/archive"), json!({})).await.ok()["archived_at"].is_string());
@@ -53,7 +57,10 @@ async fn models_are_checked_and_money_binds_only_with_prices() {
     let house = House::new();
     let make = |body| house.post("/v1/agents", body);
     assert_eq!(make(json!({"name": "a", "model": "nobody/knows"})).await.code(), "unknown_model");
-    assert_eq!(make(json!({"name": "a", "model": "p/free", "limits": {"cost_usd": 1}})).await.code(), "model_without_price");
+    assert_eq!(
+        make(json!({"name": "a", "model": "p/free", "limits": {"cost_usd": 1}})).await.code(),
+        "model_without_price"
+    );
     let free = make(json!({"name": "a", "model": {"id": "p/free"}})).await.ok();
     assert_eq!((&free["limits"]["cost_usd"], free["limits"]["steps"].as_u64()), (&json!(null), Some(500)));
     assert_eq!(make(json!({"name": "a", "model": "priced"})).await.ok()["limits"]["cost_usd"], json!(20.0));
@@ -67,7 +74,11 @@ async fn an_environment_is_made_changed_and_removed_when_nothing_uses_it() {
     let house = House::new();
     let id = house.environment().await;
     let path = format!("/v1/environments/{id}");
-    assert_eq!(house.post(&path, json!({"description": "d", "config": {"type": "cloud", "network": "host"}})).await.ok()["effective"]["network"], "host");
+    assert_eq!(
+        house.post(&path, json!({"description": "d", "config": {"type": "cloud", "network": "host"}})).await.ok()["effective"]
+            ["network"],
+        "host"
+    );
     let body = json!({"agent": house.agent().await, "environment_id": id});
     let session = house.post("/v1/sessions", body.clone()).await.ok();
     assert_eq!(house.delete(&path).await.code(), "environment_in_use");
@@ -142,7 +153,10 @@ async fn sessions_are_listed_filtered_and_found_by_their_tail() {
     assert_eq!(ids(house.get("/v1/sessions?statuses[]=running").await.ok()), std::slice::from_ref(&first));
     assert_eq!(ids(house.get("/v1/sessions?phases[]=working").await.ok()), std::slice::from_ref(&first));
     assert_eq!(ids(house.get("/v1/sessions?statuses[]=idle&limit=1").await.ok()), std::slice::from_ref(&second));
-    assert_eq!(ids(house.get(&format!("/v1/sessions?tail={}", &second[second.len() - 8..])).await.ok()), std::slice::from_ref(&second));
+    assert_eq!(
+        ids(house.get(&format!("/v1/sessions?tail={}", &second[second.len() - 8..])).await.ok()),
+        std::slice::from_ref(&second)
+    );
     assert_eq!(house.get("/v1/sessions?statuses[]=asleep").await.code(), "invalid_query");
     assert_eq!(house.get(&format!("/v1/sessions/{}", &second[second.len() - 8..])).await.code(), "session_not_found");
     hand.commit(vec![], Then::Yield).await;
@@ -153,9 +167,15 @@ async fn an_update_is_read_back_at_once_although_no_worker_has_taken_it() {
     let house = House::new();
     let path = format!("/v1/sessions/{}", house.session().await);
     let changed = house.post(&path, json!({"title": "new", "metadata": {"a": "b"}, "limits": {"steps": 3}})).await.ok();
-    assert_eq!((&changed["title"], &changed["metadata"], &changed["limits"]["steps"]), (&json!("new"), &json!({"a": "b"}), &json!(3)));
+    assert_eq!(
+        (&changed["title"], &changed["metadata"], &changed["limits"]["steps"]),
+        (&json!("new"), &json!({"a": "b"}), &json!(3))
+    );
     assert_eq!(house.get(&path).await.ok()["title"], "new");
-    assert_eq!(house.post(&format!("{path}/budget"), json!({"cost_usd": 1.5})).await.ok()["limits"], json!({"steps": 3, "tokens": 5_000_000, "cost_usd": 1.5, "wall_seconds": null}));
+    assert_eq!(
+        house.post(&format!("{path}/budget"), json!({"cost_usd": 1.5})).await.ok()["limits"],
+        json!({"steps": 3, "tokens": 5_000_000, "cost_usd": 1.5, "wall_seconds": null})
+    );
     assert_eq!(house.post(&format!("{path}/budget"), json!({})).await.code(), "missing_field");
     assert_eq!(house.post(&format!("{path}/pause"), json!({})).await.ok()["is_paused"], true);
     assert_eq!(house.post(&format!("{path}/resume"), json!({})).await.ok()["is_paused"], false);
@@ -178,7 +198,10 @@ async fn a_repeated_request_with_its_key_gets_the_first_reply() {
     let updated = house.call(Method::POST, &path, Some(update.clone()), &headers).await.ok();
     assert_eq!(house.call(Method::POST, &path, Some(update), &headers).await.ok(), updated);
     assert_eq!(updated["version"], 2);
-    assert_eq!(house.call(Method::POST, &path, Some(json!({})), &[("idempotency-key", "")]).await.status, StatusCode::OK);
+    assert_eq!(
+        house.call(Method::POST, &path, Some(json!({})), &[("idempotency-key", "")]).await.status,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]

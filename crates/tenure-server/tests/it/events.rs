@@ -22,12 +22,27 @@ async fn a_queued_event_has_its_id_at_once_and_its_seq_when_it_is_processed() {
         assert_eq!(house.get(&path).await.ok()["data"], sent["data"]);
         Hand::claim(&house).await.turn("hello").await;
         let list = house.get(&path).await.ok();
-        let rows: Vec<(u64, &str)> = list["data"].as_array().unwrap().iter().map(|event| (event["seq"].as_u64().unwrap(), event["type"].as_str().unwrap())).collect();
-        let types = ["user.message", "session.status_running", "span.model_request_start", "agent.message", "span.model_request_end", "session.status_idle"];
+        let rows: Vec<(u64, &str)> = list["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| (event["seq"].as_u64().unwrap(), event["type"].as_str().unwrap()))
+            .collect();
+        let types = [
+            "user.message",
+            "session.status_running",
+            "span.model_request_start",
+            "agent.message",
+            "span.model_request_end",
+            "session.status_idle",
+        ];
         assert_eq!(rows, (1..).zip(types).collect::<Vec<_>>());
         assert_eq!(list["data"][0]["id"], sent["data"][0]["id"]);
         assert_eq!(list["data"][5]["stop_reason"], json!({"type": "end_turn"}));
-        assert_eq!(list["data"][4]["model_usage"], json!({"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}));
+        assert_eq!(
+            list["data"][4]["model_usage"],
+            json!({"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0})
+        );
     }
 }
 
@@ -80,12 +95,17 @@ async fn an_answer_is_taken_once_and_a_repeat_gets_the_first_one() {
     house.say(&session, "deploy").await;
     let call = Hand::claim(&house).await.ask(CallKind::Sandbox).await.to_string();
     let path = format!("/v1/sessions/{session}/events");
-    let answer = |result: &str| json!({"events": [{"type": "user.tool_confirmation", "tool_use_id": call, "result": result}]});
+    let answer =
+        |result: &str| json!({"events": [{"type": "user.tool_confirmation", "tool_use_id": call, "result": result}]});
     let first = house.post(&path, answer("allow")).await.ok();
     let second = house.post(&path, answer("deny")).await.ok();
     assert_eq!((&second["data"][0]["id"], &second["data"][0]["result"]), (&first["data"][0]["id"], &json!("allow")));
     let wrong = json!({"events": [{"type": "user.custom_tool_result", "custom_tool_use_id": call}]});
-    assert_eq!(house.post(&path, wrong).await.status, StatusCode::OK, "the call is answered, so the first answer counts");
+    assert_eq!(
+        house.post(&path, wrong).await.status,
+        StatusCode::OK,
+        "the call is answered, so the first answer counts"
+    );
 }
 
 #[tokio::test]
@@ -104,9 +124,11 @@ async fn o_028_two_messages_at_once_are_both_kept_and_the_same_key_counts_once()
     let session = house.session().await;
     let path = format!("/v1/sessions/{session}/events");
     let many = (0..20).map(|place| house.post(&path, message(&format!("m{place}"))).boxed());
-    let same = (0..5).map(|_| house.call(Method::POST, &path, Some(message("same")), &[("idempotency-key", "k")]).boxed());
+    let same =
+        (0..5).map(|_| house.call(Method::POST, &path, Some(message("same")), &[("idempotency-key", "k")]).boxed());
     let replies = futures_util::future::join_all(many.chain(same)).await;
-    let ids: std::collections::BTreeSet<String> = replies.iter().map(|reply| reply.ok()["data"][0]["id"].as_str().unwrap().to_owned()).collect();
+    let ids: std::collections::BTreeSet<String> =
+        replies.iter().map(|reply| reply.ok()["data"][0]["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids.len(), 21);
     let mut hand = Hand::claim(&house).await;
     hand.take_inputs().await;

@@ -17,7 +17,10 @@ async fn files_are_written_listed_and_read() {
     assert_eq!(house.get(&base).await.ok()["data"], json!([]));
     assert!(!house.workspace(&session).exists(), "looking makes no folder");
     let written = put(&house, &format!("{base}/content?path=src/main.rs&mode=755"), "fn main() {}").await.ok();
-    assert_eq!((&written["path"], &written["type"], &written["size_bytes"], &written["mode"]), (&json!("src/main.rs"), &json!("file"), &json!(12), &json!(0o755)));
+    assert_eq!(
+        (&written["path"], &written["type"], &written["size_bytes"], &written["mode"]),
+        (&json!("src/main.rs"), &json!("file"), &json!(12), &json!(0o755))
+    );
     assert_eq!(house.get(&base).await.ok()["data"][0]["type"], "folder");
     let list = house.get(&format!("{base}?path=src")).await.ok();
     assert_eq!(list["data"][0]["path"], "src/main.rs");
@@ -87,7 +90,11 @@ async fn no_path_and_no_link_leads_out_of_the_workspace() {
         assert_ne!(reply.status, StatusCode::OK, "{path}");
         assert!(reply.status.is_client_error(), "{path}: {}", String::from_utf8_lossy(&reply.bytes));
         let reply = put(&house, &format!("{base}{path}/f"), "x").await;
-        assert!(reply.status.is_client_error() || path == "/etc/passwd", "{path}: {}", String::from_utf8_lossy(&reply.bytes));
+        assert!(
+            reply.status.is_client_error() || path == "/etc/passwd",
+            "{path}: {}",
+            String::from_utf8_lossy(&reply.bytes)
+        );
     }
     assert_eq!(std::fs::read_to_string(house.folder.path().join("secret")).unwrap(), "secret");
 }
@@ -117,7 +124,9 @@ async fn full_outputs_are_read_by_the_id_of_their_call() {
     let folder = house.folder.path().join("outputs").join(&session);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(format!("{call}.log")), "all of it").unwrap();
-    let part = house.call(Method::GET, &format!("/v1/sessions/{session}/outputs/{call}"), None, &[("range", "bytes=-2")]).await;
+    let part = house
+        .call(Method::GET, &format!("/v1/sessions/{session}/outputs/{call}"), None, &[("range", "bytes=-2")])
+        .await;
     assert_eq!(part.bytes, b"it");
     for other in ["sevt_0", "..%2F..%2Fx", &tenure_core::EventId::from_bits(6).to_string()] {
         assert_eq!(house.get(&format!("/v1/sessions/{session}/outputs/{other}")).await.code(), "output_not_found");

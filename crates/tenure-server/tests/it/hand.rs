@@ -39,7 +39,14 @@ impl Hand {
     pub(crate) async fn claim_as(house: &House, node: NodeId) -> Self {
         let claim = Claim { node, id: LeaseId::from_bits(next()), limit: 1 };
         let leased = house.store.claim(claim).await.unwrap().pop().expect("a runnable session");
-        Self { store: house.store.clone(), lease: leased.lease, head: leased.session, inbox: leased.inbox, consumed: 0, now: leased.now }
+        Self {
+            store: house.store.clone(),
+            lease: leased.lease,
+            head: leased.session,
+            inbox: leased.inbox,
+            consumed: 0,
+            now: leased.now,
+        }
     }
 
     /// Commits drafts and returns their events.
@@ -82,7 +89,11 @@ impl Hand {
 
     /// Ends a model call with a message and the turn.
     pub(crate) async fn answer(&mut self, span: &Event, id: EventId, text: &str) {
-        let message = Draft { id: Some(id), step: span.step, body: Body::AgentMessage { text: text.into(), origin: Origin::default() } };
+        let message = Draft {
+            id: Some(id),
+            step: span.step,
+            body: Body::AgentMessage { text: text.into(), origin: Origin::default() },
+        };
         let end = self.end(span, false);
         self.commit(vec![message, end, Draft::new(Body::StatusIdle { stop: Stop::EndTurn })], Then::Park).await;
     }
@@ -90,7 +101,10 @@ impl Hand {
     pub(crate) fn end(&self, span: &Event, is_error: bool) -> Draft {
         let usage = if is_error { Usage::default() } else { Usage { input: 10, output: 5, ..Usage::default() } };
         let cost_usd_micros = (!is_error).then_some(7);
-        Draft::of_step(span.step, Body::SpanEnd { span: span.id, model: "p/priced".into(), is_error, usage, cost_usd_micros })
+        Draft::of_step(
+            span.step,
+            Body::SpanEnd { span: span.id, model: "p/priced".into(), is_error, usage, cost_usd_micros },
+        )
     }
 
     /// A whole turn that answers what waits.

@@ -42,7 +42,8 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("no JSON: {:?}", String::from_utf8_lossy(&self.bytes)))
+        serde_json::from_slice(&self.bytes)
+            .unwrap_or_else(|_| panic!("no JSON: {:?}", String::from_utf8_lossy(&self.bytes)))
     }
 
     /// The body of a success.
@@ -58,7 +59,11 @@ impl Reply {
         let body = self.json();
         assert_eq!(body["type"], "error", "{body}");
         assert_eq!(body["request_id"].as_str(), self.header("request-id"));
-        assert!(body["error"]["message"].is_string() && body["error"]["type"].is_string() && body["error"]["hint"].is_string());
+        assert!(
+            body["error"]["message"].is_string()
+                && body["error"]["type"].is_string()
+                && body["error"]["hint"].is_string()
+        );
         let code = body["error"]["code"].as_str().unwrap();
         assert_eq!(body["error"]["docs"], format!("docs/errors/{code}.md"));
         code.to_owned()
@@ -94,7 +99,8 @@ impl House {
     /// Over the embedded store.
     pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = tenure_store_sqlite::Sqlite::open(tenure_store_sqlite::Options::new(folder.path().join("store"))).unwrap();
+        let store =
+            tenure_store_sqlite::Sqlite::open(tenure_store_sqlite::Options::new(folder.path().join("store"))).unwrap();
         let mut house = Self::over(store, |_| {});
         house.folder = folder;
         house
@@ -140,7 +146,13 @@ impl House {
         Reply { status: parts.status, headers: parts.headers, bytes }
     }
 
-    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Reply {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         self.send(request(method, path, body, headers)).await
     }
@@ -181,7 +193,12 @@ impl House {
         let path = format!("/v1/sessions/{session}/events/stream{query}");
         let response = self.router.clone().oneshot(request(Method::GET, &path, Body::empty(), headers)).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
-        Frames { headers: response.headers().clone(), chunks: response.into_body().into_data_stream(), text: String::new(), ready: VecDeque::new() }
+        Frames {
+            headers: response.headers().clone(),
+            chunks: response.into_body().into_data_stream(),
+            text: String::new(),
+            ready: VecDeque::new(),
+        }
     }
 }
 
@@ -268,5 +285,9 @@ impl Frames {
 fn parse(text: &str) -> Option<Frame> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
     let data = field("data: ")?;
-    Some(Frame { event: field("event: ").expect("every frame has a type"), id: field("id: "), data: serde_json::from_str(&data).unwrap() })
+    Some(Frame {
+        event: field("event: ").expect("every frame has a type"),
+        id: field("id: "),
+        data: serde_json::from_str(&data).unwrap(),
+    })
 }

@@ -81,9 +81,18 @@ async fn o_059_a_reader_that_never_reads_holds_little_and_can_come_back() {
     let text = "x".repeat(100_000);
     for _ in 0..20 {
         let id = session.parse().unwrap();
-        let inputs = (0..10).map(|_| (tenure_core::EventId::from_bits(hand::next()), InputBody::Message { content: vec![Block::Text(text.clone())] }));
+        let inputs = (0..10).map(|_| {
+            (
+                tenure_core::EventId::from_bits(hand::next()),
+                InputBody::Message { content: vec![Block::Text(text.clone())] },
+            )
+        });
         let tenant = tenure_core::TenantId("alice".into());
-        house.store.deliver(Delivery { tenant, session: id, inputs: inputs.collect(), idempotency: None }).await.unwrap();
+        house
+            .store
+            .deliver(Delivery { tenant, session: id, inputs: inputs.collect(), idempotency: None })
+            .await
+            .unwrap();
     }
     Hand::claim(&house).await.take_inputs().await;
     // Others are served meanwhile, and the reader finds every row once it reads.

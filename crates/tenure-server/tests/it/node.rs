@@ -87,7 +87,10 @@ impl Attempt {
 
     pub(crate) fn start_as(&mut self, event_type: &str) -> PreviewFrame {
         self.base.n += 1;
-        PreviewFrame { kind: PreviewKind::Start { event_id: self.block, event_type: event_type.into() }, ..self.base.clone() }
+        PreviewFrame {
+            kind: PreviewKind::Start { event_id: self.block, event_type: event_type.into() },
+            ..self.base.clone()
+        }
     }
 
     pub(crate) fn delta(&mut self, text: &str) -> PreviewFrame {

@@ -21,10 +21,16 @@ async fn why_is_answered_in_every_state() {
     assert_eq!(explain().await["text"], "Runnable: it is next in line.");
     let mut hand = Hand::claim_as(&house, node).await;
     let working = explain().await;
-    assert_eq!((&working["phase"], &working["holds_worker"], &working["node"]), (&json!("working"), &json!(true), &json!(node.to_string())));
+    assert_eq!(
+        (&working["phase"], &working["holds_worker"], &working["node"]),
+        (&json!("working"), &json!(true), &json!(node.to_string()))
+    );
     let call = hand.ask(CallKind::Sandbox).await;
     let needs = explain().await;
-    assert_eq!((&needs["phase"], &needs["kind"], &needs["text"]), (&json!("needs_you"), &json!("action"), &json!("Needs an answer to: bash.")));
+    assert_eq!(
+        (&needs["phase"], &needs["kind"], &needs["text"]),
+        (&json!("needs_you"), &json!("action"), &json!("Needs an answer to: bash."))
+    );
     assert_eq!(needs["unblock"][0]["path"], format!("/v1/sessions/{session}/events"));
     assert_eq!(needs["unblock"][0]["body"]["events"][0]["tool_use_id"], call.to_string());
     let unblock = needs["unblock"][0].clone();
@@ -42,7 +48,10 @@ async fn approvals_show_what_is_asked_across_sessions_and_not_those_of_others() 
     let approval = &list["data"][0];
     assert_eq!(approval["session_id"], session);
     assert_eq!(approval["tool_use_id"], call.to_string());
-    assert_eq!((&approval["kind"], &approval["name"], &approval["input"]), (&json!("approval"), &json!("bash"), &json!({"command": "make deploy"})));
+    assert_eq!(
+        (&approval["kind"], &approval["name"], &approval["input"]),
+        (&json!("approval"), &json!("bash"), &json!({"command": "make deploy"}))
+    );
     assert!(approval["since"].is_string());
     let theirs = house.call(Method::GET, "/v1/approvals", None, &[("x-api-key", OTHER_KEY)]).await.ok();
     assert_eq!(theirs["data"], json!([]));
@@ -63,7 +72,10 @@ async fn the_timeline_has_turns_calls_of_models_and_tools_and_waits() {
         .iter()
         .map(|span| (span["kind"].as_str().unwrap(), span["name"].as_str().unwrap(), span["end"].is_null()))
         .collect();
-    assert_eq!(kinds, [("turn", "turn", true), ("attempt", "p/priced", false), ("tool", "bash", true), ("wait", "action", true)]);
+    assert_eq!(
+        kinds,
+        [("turn", "turn", true), ("attempt", "p/priced", false), ("tool", "bash", true), ("wait", "action", true)]
+    );
     let first = house.get(&format!("{path}?limit=3")).await.ok();
     let second = house.get(&format!("{path}?limit=100&page={}", first["next_page"].as_str().unwrap())).await.ok();
     let both: Vec<_> = [&first, &second].iter().flat_map(|page| page["data"].as_array().unwrap().clone()).collect();
@@ -74,7 +86,8 @@ async fn the_timeline_has_turns_calls_of_models_and_tools_and_waits() {
 #[tokio::test]
 async fn health_needs_no_key_and_nodes_do() {
     let house = House::new();
-    let open = |path| house.send(request(Method::GET, path, Body::empty(), &[("x-api-key", ""), ("host", "10.0.0.7:80")]));
+    let open =
+        |path| house.send(request(Method::GET, path, Body::empty(), &[("x-api-key", ""), ("host", "10.0.0.7:80")]));
     assert_eq!(open("/healthz").await.ok(), json!({"status": "ok"}));
     assert_eq!(open("/readyz").await.ok(), json!({"status": "ready"}));
     hand::node(&house, "127.0.0.1:1").await;

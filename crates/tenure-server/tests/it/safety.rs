@@ -45,10 +45,14 @@ async fn z_06_both_headers_of_the_sdks_are_taken() {
 #[tokio::test]
 async fn z_07_only_known_hosts_are_served_and_proxies_must_be_configured() {
     let house = House::new();
-    for host in ["localhost:7373", "127.0.0.1", "[::1]:7373", "a1.localhost:7373", "tenure.example", "TENURE.example:443"] {
+    for host in
+        ["localhost:7373", "127.0.0.1", "[::1]:7373", "a1.localhost:7373", "tenure.example", "TENURE.example:443"]
+    {
         assert_eq!(get(&house, &[("host", host)]).await.0, StatusCode::OK, "{host}");
     }
-    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1:7373", "notlocalhost", ":7373"] {
+    for host in
+        ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1:7373", "notlocalhost", ":7373"]
+    {
         assert_eq!(get(&house, &[("host", host)]).await, (StatusCode::FORBIDDEN, "host_not_allowed".into()), "{host}");
     }
     for header in ["x-forwarded-for", "x-forwarded-host", "forwarded"] {
@@ -83,21 +87,41 @@ async fn o_092_ids_of_another_tenant_are_not_found_on_any_route() {
     let view = house.get(&format!("/v1/sessions/{session}")).await.ok();
     let (agent, environment) = (view["agent"]["id"].as_str().unwrap(), view["environment_id"].as_str().unwrap());
     for operation in OPERATIONS.iter().filter(|operation| operation.path.contains('{') && !operation.is_open) {
-        let path = operation.path.replace("{session_id}", &session).replace("{agent_id}", agent).replace("{environment_id}", environment);
+        let path = operation
+            .path
+            .replace("{session_id}", &session)
+            .replace("{agent_id}", agent)
+            .replace("{environment_id}", environment);
         let path = path.replace("{tool_use_id}", &call.to_string()) + "?path=f";
         let method = Method::from_bytes(operation.method.to_uppercase().as_bytes()).unwrap();
         let body = match operation.id {
-            "sendEvents" => json!({"events": [{"type": "user.tool_confirmation", "tool_use_id": call.to_string(), "result": "allow"}]}),
+            "sendEvents" => {
+                json!({"events": [{"type": "user.tool_confirmation", "tool_use_id": call.to_string(), "result": "allow"}]})
+            }
             "changeBudget" => json!({"steps": 1}),
             _ => json!({"title": "mine now"}),
         };
         let reply = house.call(method, &path, Some(body), &[("x-api-key", OTHER_KEY)]).await;
-        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{} {}: {}", operation.method, operation.path, String::from_utf8_lossy(&reply.bytes));
+        assert_eq!(
+            reply.status,
+            StatusCode::NOT_FOUND,
+            "{} {}: {}",
+            operation.method,
+            operation.path,
+            String::from_utf8_lossy(&reply.bytes)
+        );
     }
     let theirs = json!({"agent": agent, "environment_id": environment});
-    assert_eq!(house.call(Method::POST, "/v1/sessions", Some(theirs), &[("x-api-key", OTHER_KEY)]).await.code(), "agent_not_found");
+    assert_eq!(
+        house.call(Method::POST, "/v1/sessions", Some(theirs), &[("x-api-key", OTHER_KEY)]).await.code(),
+        "agent_not_found"
+    );
     for list in ["/v1/agents", "/v1/environments", "/v1/sessions", "/v1/approvals"] {
-        assert_eq!(house.call(Method::GET, list, None, &[("x-api-key", OTHER_KEY)]).await.ok()["data"], json!([]), "{list}");
+        assert_eq!(
+            house.call(Method::GET, list, None, &[("x-api-key", OTHER_KEY)]).await.ok()["data"],
+            json!([]),
+            "{list}"
+        );
     }
     assert_eq!(house.get(&format!("/v1/sessions/{session}")).await.ok(), view);
 }
@@ -105,7 +129,14 @@ async fn o_092_ids_of_another_tenant_are_not_found_on_any_route() {
 #[tokio::test]
 async fn every_reply_has_an_id_and_the_headers_of_the_sdks_change_nothing() {
     let house = House::new();
-    let reply = house.call(Method::GET, "/v1/agents?beta=true&later=1", None, &[("anthropic-beta", "managed-agents-2026-04-01"), ("anthropic-version", "2023-06-01")]).await;
+    let reply = house
+        .call(
+            Method::GET,
+            "/v1/agents?beta=true&later=1",
+            None,
+            &[("anthropic-beta", "managed-agents-2026-04-01"), ("anthropic-version", "2023-06-01")],
+        )
+        .await;
     reply.ok();
     assert!(reply.header("request-id").unwrap().starts_with("req_"));
     assert_ne!(reply.header("request-id"), house.get("/v1/agents").await.header("request-id"));

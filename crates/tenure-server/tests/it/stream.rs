@@ -47,7 +47,10 @@ async fn a_list_equals_a_replayed_stream_on_both_stores() {
         let data: Vec<Value> = frames.iter().map(|frame| frame.data.clone()).collect();
         assert_eq!(json!(data), list["data"]);
         for (seq, frame) in (1..).zip(&frames) {
-            assert_eq!((frame.id.as_deref(), frame.event.as_str()), (Some(&*format!("{seq}")), frame.data["type"].as_str().unwrap()));
+            assert_eq!(
+                (frame.id.as_deref(), frame.event.as_str()),
+                (Some(&*format!("{seq}")), frame.data["type"].as_str().unwrap())
+            );
         }
     }
 }
@@ -76,8 +79,19 @@ async fn o_056_header_and_parameter_resume_and_without_either_it_is_live_only() 
     hand.take_inputs().await;
     let after = by_header.until("session.status_running").await;
     assert_eq!(after.iter().filter_map(|frame| frame.id.clone()).collect::<Vec<_>>(), ["4", "5", "6", "7", "8"]);
-    assert_eq!(by_parameter.until("session.status_running").await.iter().filter_map(|frame| frame.id.clone()).collect::<Vec<_>>(), ["4", "5", "6", "7", "8"]);
-    assert_eq!(live.until("session.status_running").await.iter().filter_map(|frame| frame.id.clone()).collect::<Vec<_>>(), ["7", "8"]);
+    assert_eq!(
+        by_parameter
+            .until("session.status_running")
+            .await
+            .iter()
+            .filter_map(|frame| frame.id.clone())
+            .collect::<Vec<_>>(),
+        ["4", "5", "6", "7", "8"]
+    );
+    assert_eq!(
+        live.until("session.status_running").await.iter().filter_map(|frame| frame.id.clone()).collect::<Vec<_>>(),
+        ["7", "8"]
+    );
 }
 
 #[tokio::test]
@@ -88,7 +102,12 @@ async fn o_057_strange_cursors_are_refused_and_an_empty_one_is_none() {
     let long = "1".repeat(1_000_000);
     for cursor in ["abc", "7", "99999999999999999999", "-1", "4.1-1", "sevt_x", &long] {
         let reply = house.send(request(Method::GET, &path, HttpBody::empty(), &[("last-event-id", cursor)])).await;
-        assert_eq!((reply.status, reply.code().as_str()), (StatusCode::BAD_REQUEST, "invalid_cursor"), "{}", &cursor[..cursor.len().min(20)]);
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (StatusCode::BAD_REQUEST, "invalid_cursor"),
+            "{}",
+            &cursor[..cursor.len().min(20)]
+        );
     }
     assert_eq!(house.get(&format!("{path}?after=x")).await.code(), "invalid_cursor");
     assert_eq!(house.get(&format!("{path}?event_deltas[]=agent.tool_use")).await.code(), "invalid_query");
@@ -123,7 +142,10 @@ async fn z_27_a_queued_input_is_shown_once_without_an_id_and_again_when_it_is_pr
     assert_eq!(stream.take(1).await[0].data["content"][0]["text"], "again", "the first one is not shown again");
     Hand::claim(&house).await.take_inputs().await;
     let rows = stream.take(3).await;
-    assert_eq!(outline(&rows), [("user.message", Some("1")), ("session.status_running", Some("2")), ("user.message", Some("3"))]);
+    assert_eq!(
+        outline(&rows),
+        [("user.message", Some("1")), ("session.status_running", Some("2")), ("user.message", Some("3"))]
+    );
     assert_eq!(rows[0].data["id"], queued.data["id"]);
 }
 
@@ -153,8 +175,14 @@ async fn previews_are_shown_between_the_span_and_the_message_to_those_who_opted_
         outline(&before[before.len() - 3..]),
         [("span.model_request_start", Some("3")), ("event_start", Some(&*place(1))), ("event_delta", Some(&*place(4)))]
     );
-    assert_eq!(before[before.len() - 2].data, json!({"type": "event_start", "event": {"id": attempt.block.to_string(), "type": "agent.message"}}));
-    assert_eq!(outline(&after), [("agent.message", Some("4")), ("span.model_request_end", Some("5")), ("session.status_idle", Some("6"))]);
+    assert_eq!(
+        before[before.len() - 2].data,
+        json!({"type": "event_start", "event": {"id": attempt.block.to_string(), "type": "agent.message"}})
+    );
+    assert_eq!(
+        outline(&after),
+        [("agent.message", Some("4")), ("span.model_request_end", Some("5")), ("session.status_idle", Some("6"))]
+    );
     assert_eq!(after[0].data["id"], attempt.block.to_string());
     let all = plain.until("session.status_idle").await;
     assert!(all.iter().all(|frame| !frame.event.starts_with("event_")));
@@ -178,7 +206,10 @@ async fn reasoning_is_announced_and_its_text_is_not_previewed() {
     node.tell(&attempt.start());
     node.tell(&attempt.delta("Hello"));
     let frames = stream.take(3).await;
-    assert_eq!(frames.iter().map(|frame| frame.event.as_str()).collect::<Vec<_>>(), ["event_start", "event_start", "event_delta"]);
+    assert_eq!(
+        frames.iter().map(|frame| frame.event.as_str()).collect::<Vec<_>>(),
+        ["event_start", "event_start", "event_delta"]
+    );
     assert_eq!(frames[0].data["event"], json!({"id": thought.to_string(), "type": "agent.thinking"}));
     assert_eq!(text_of(&frames), "Hello");
 }
@@ -243,7 +274,8 @@ async fn o_061_the_text_of_a_failed_attempt_does_not_stay() {
     frames.extend(stream.until("event_delta").await);
     assert_eq!(text_of(&frames), "Hello world");
     let mut back = house.stream(&session, query, &[("last-event-id", &between)]).await;
-    let mut again = frames[..frames.iter().position(|frame| frame.id.as_deref() == Some(&*between)).unwrap() + 1].to_vec();
+    let mut again =
+        frames[..frames.iter().position(|frame| frame.id.as_deref() == Some(&*between)).unwrap() + 1].to_vec();
     again.extend(back.until("event_delta").await);
     assert_eq!(text_of(&again), "Hello world");
     hand.answer(&span, attempt.block, "Hello world").await;
@@ -269,8 +301,12 @@ async fn z_26_z_48_a_cursor_inside_another_attempt_is_visibly_reset_and_never_gl
     // The same place of another lease: what that reader has is not the begin of this message.
     let (epoch, seq) = (hand.lease.epoch + 7, hand.head.last_seq);
     let cursor = format!("{seq}.{epoch}-1.4");
-    let frames = house.stream(&session, "?event_deltas[]=agent.message", &[("last-event-id", &cursor)]).await.take(3).await;
-    assert_eq!(frames.iter().map(|frame| frame.event.as_str()).collect::<Vec<_>>(), ["session.preview_reset", "event_start", "event_delta"]);
+    let frames =
+        house.stream(&session, "?event_deltas[]=agent.message", &[("last-event-id", &cursor)]).await.take(3).await;
+    assert_eq!(
+        frames.iter().map(|frame| frame.event.as_str()).collect::<Vec<_>>(),
+        ["session.preview_reset", "event_start", "event_delta"]
+    );
     assert_eq!(text_of(&frames), "new text");
 }
 

@@ -28,37 +28,21 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Keeps one link to each live node until `stop`.
-pub(super) async fn follow_nodes(
-    hub: PreviewHub,
-    store: Arc<dyn Store>,
-    node_key: String,
-    stop: CancellationToken,
-) {
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none());
-    let client = match client
-        .connect_timeout(CONNECT_WITHIN)
-        .read_timeout(SILENCE)
-        .tcp_nodelay(true)
-        .build()
-    {
+pub(super) async fn follow_nodes(hub: PreviewHub, store: Arc<dyn Store>, node_key: String, stop: CancellationToken) {
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let client = match client.connect_timeout(CONNECT_WITHIN).read_timeout(SILENCE).tcp_nodelay(true).build() {
         Ok(client) => client,
         Err(error) => {
             tracing::error!(%error, "make a client for other nodes; there are no previews");
             return;
         }
     };
-    let (mut links, mut next): (BTreeMap<NodeId, (u64, JoinHandle<()>)>, u64) =
-        (BTreeMap::new(), 0);
+    let (mut links, mut next): (BTreeMap<NodeId, (u64, JoinHandle<()>)>, u64) = (BTreeMap::new(), 0);
     loop {
         match store.nodes().await {
             Ok(nodes) => {
-                let live: BTreeMap<NodeId, String> = nodes
-                    .into_iter()
-                    .filter(|node| !node.is_dead)
-                    .map(|node| (node.id, node.address))
-                    .collect();
+                let live: BTreeMap<NodeId, String> =
+                    nodes.into_iter().filter(|node| !node.is_dead).map(|node| (node.id, node.address)).collect();
                 links.retain(|node, (number, link)| {
                     let is_live = live.contains_key(node);
                     if !is_live {
@@ -119,13 +103,7 @@ impl Link {
 
     async fn read(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let url = format!("http://{}{PREVIEWS_PATH}", self.address);
-        let response = self
-            .client
-            .get(url)
-            .header(NODE_KEY_HEADER, &self.key)
-            .send()
-            .await?
-            .error_for_status()?;
+        let response = self.client.get(url).header(NODE_KEY_HEADER, &self.key).send().await?.error_for_status()?;
         let (mut chunks, mut rest) = (response.bytes_stream(), Vec::new());
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk?;

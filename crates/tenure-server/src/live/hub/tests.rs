@@ -5,28 +5,15 @@ const SESSION: SessionId = SessionId::from_bits(1);
 const BLOCK: EventId = EventId::from_bits(2);
 
 fn frame(epoch: u64, attempt: u32, n: u64, kind: PreviewKind) -> PreviewFrame {
-    PreviewFrame {
-        session: SESSION,
-        epoch,
-        after_seq: 3,
-        attempt,
-        n,
-        kind,
-    }
+    PreviewFrame { session: SESSION, epoch, after_seq: 3, attempt, n, kind }
 }
 
 fn start() -> PreviewKind {
-    PreviewKind::Start {
-        event_id: BLOCK,
-        event_type: "agent.message".into(),
-    }
+    PreviewKind::Start { event_id: BLOCK, event_type: "agent.message".into() }
 }
 
 fn delta(text: &str) -> PreviewKind {
-    PreviewKind::Delta {
-        event_id: BLOCK,
-        text: text.into(),
-    }
+    PreviewKind::Delta { event_id: BLOCK, text: text.into() }
 }
 
 /// All text that a reader gets now, cut by positions as streams do it.
@@ -96,16 +83,9 @@ fn o_059_what_nobody_reads_any_more_is_forgotten() {
     hub.take(1, frame(1, 1, 1, PreviewKind::End));
     assert!(hub.lock().is_empty());
     for place in 0..10u64 {
-        hub.take(
-            1,
-            frame(1, 1, 1 + place * 1_000_000, delta(&"y".repeat(1_000_000))),
-        );
+        hub.take(1, frame(1, 1, 1 + place * 1_000_000, delta(&"y".repeat(1_000_000))));
     }
-    assert_eq!(
-        hub.read(SESSION).caught_up.len(),
-        0,
-        "a message that is larger than what is kept is not shown in part"
-    );
+    assert_eq!(hub.read(SESSION).caught_up.len(), 0, "a message that is larger than what is kept is not shown in part");
 }
 
 #[test]

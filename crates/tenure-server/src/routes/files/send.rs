@@ -12,8 +12,20 @@ use tokio_util::io::ReaderStream;
 
 /// What a browser wants a reply for, if it would show or run it.
 const SHOWN_OR_RUN: [&str; 14] = [
-    "document", "iframe", "frame", "embed", "object", "script", "worker", "sharedworker", "serviceworker", "audioworklet",
-    "paintworklet", "style", "xslt", "manifest",
+    "document",
+    "iframe",
+    "frame",
+    "embed",
+    "object",
+    "script",
+    "worker",
+    "sharedworker",
+    "serviceworker",
+    "audioworklet",
+    "paintworklet",
+    "style",
+    "xslt",
+    "manifest",
 ];
 
 /// Refuses requests of a browser that would show or run a file.
@@ -21,10 +33,13 @@ pub(crate) fn check_destination(headers: &HeaderMap) -> Result<()> {
     let destination = headers.get("sec-fetch-dest").and_then(|destination| destination.to_str().ok());
     let is_worker = headers.contains_key("service-worker");
     match destination {
-        Some(destination) if SHOWN_OR_RUN.contains(&destination) => {
-            Err(ApiError::new(Code::DestinationNotAllowed, format!("files of a session are not loaded as {destination}")))
+        Some(destination) if SHOWN_OR_RUN.contains(&destination) => Err(ApiError::new(
+            Code::DestinationNotAllowed,
+            format!("files of a session are not loaded as {destination}"),
+        )),
+        _ if is_worker => {
+            Err(ApiError::new(Code::DestinationNotAllowed, "files of a session are not loaded as workers"))
         }
-        _ if is_worker => Err(ApiError::new(Code::DestinationNotAllowed, "files of a session are not loaded as workers")),
         _ => Ok(()),
     }
 }
@@ -47,7 +62,8 @@ pub(super) fn download(body: Body, kind: &'static str, name: &[u8]) -> Response 
 pub(crate) fn send_file(mut file: File, size: u64, tag: &str, name: &[u8], headers: &HeaderMap) -> Result<Response> {
     let etag = format!("\"{tag}\"");
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_known = text(header::IF_NONE_MATCH).is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*"));
+    let is_known = text(header::IF_NONE_MATCH)
+        .is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*"));
     let tag = HeaderValue::from_str(&etag).map_err(ApiError::internal)?;
     if is_known {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
@@ -61,7 +77,9 @@ pub(crate) fn send_file(mut file: File, size: u64, tag: &str, name: &[u8], heade
         Some(Err(())) => {
             let error = ApiError::new(Code::RangeNotSatisfiable, format!("the file has {size} bytes"));
             let mut response = error.into_response();
-            response.headers_mut().insert(header::CONTENT_RANGE, HeaderValue::from_str(&format!("bytes */{size}")).expect("digits"));
+            response
+                .headers_mut()
+                .insert(header::CONTENT_RANGE, HeaderValue::from_str(&format!("bytes */{size}")).expect("digits"));
             return Ok(response);
         }
     };
