@@ -8,12 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::node::{MAX_LINE_BYTES, NODE_KEY_HEADER, PREVIEWS_PATH, PreviewFrame};
 use tenure_core::NodeId;
-use tenure_store::Store;
+use tenure_store::{Hint, Store};
+use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often new nodes are looked for.
+/// How often new nodes are looked for, if nothing hints at one.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Shortest time between two looks.
+const LEAST_LOOK: Duration = Duration::from_millis(50);
 
 /// Longest wait before a node is called again.
 const MAX_AGAIN: Duration = Duration::from_secs(5);
@@ -38,6 +42,7 @@ pub(super) async fn follow_nodes(hub: PreviewHub, store: Arc<dyn Store>, node_ke
         }
     };
     let (mut links, mut next): (BTreeMap<NodeId, (u64, JoinHandle<()>)>, u64) = (BTreeMap::new(), 0);
+    let mut hints = store.hints();
     loop {
         match store.nodes().await {
             Ok(nodes) => {
@@ -69,10 +74,23 @@ pub(super) async fn follow_nodes(hub: PreviewHub, store: Arc<dyn Store>, node_ke
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            () = tokio::time::sleep(LOOK) => {}
+            () = next_look(&mut hints) => {}
         }
     }
     links.into_values().for_each(|(_, link)| link.abort());
+}
+
+/// Returns when it is time to look again: a new node writes itself into the store.
+async fn next_look(hints: &mut broadcast::Receiver<Hint>) {
+    let look = tokio::time::Instant::now() + LOOK;
+    tokio::time::sleep(LEAST_LOOK).await;
+    loop {
+        match tokio::time::timeout_at(look, hints.recv()).await {
+            Ok(Ok(Hint::Session(_) | Hint::Control(_) | Hint::Runnable)) => {}
+            Ok(Err(broadcast::error::RecvError::Closed)) => return tokio::time::sleep_until(look).await,
+            Ok(Ok(Hint::Anything) | Err(broadcast::error::RecvError::Lagged(_))) | Err(_) => return,
+        }
+    }
 }
 
 struct Link {
