@@ -193,12 +193,7 @@ impl Definition {
         Self {
             name: agent.name.clone(),
             description: agent.description.clone(),
-            model: WireModel {
-                id: agent.model.clone(),
-                speed: "standard".into(),
-                effort: None,
-                inference_geo: None,
-            },
+            model: WireModel { id: agent.model.clone(), speed: "standard".into(), effort: None, inference_geo: None },
             system: agent.system.clone(),
             tools: agent.tools.iter().map(tool::write).collect(),
             mcp_servers: Vec::new(),
@@ -225,9 +220,7 @@ impl WirePolicies {
                 base_ms: policies.retry.base,
                 cap_ms: policies.retry.cap,
             },
-            approval: WireApproval {
-                timeout_seconds: policies.approval_timeout.map(|millis| millis / 1_000),
-            },
+            approval: WireApproval { timeout_seconds: policies.approval_timeout.map(|millis| millis / 1_000) },
             unknown_outcome: match policies.unknown_outcome {
                 UnknownOutcome::TellModel => "tell_model".into(),
                 UnknownOutcome::AskPerson => "ask_person".into(),

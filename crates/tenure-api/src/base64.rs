@@ -16,18 +16,14 @@ pub(crate) fn read_url(text: &str) -> Option<Vec<u8>> {
 /// Reads the standard alphabet, with or without padding.
 pub(crate) fn read_standard(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');
-    (text.len() == bare.len() || text.len() - bare.len() < 3 && text.len().is_multiple_of(4))
-        .then_some(())?;
+    (text.len() == bare.len() || text.len() - bare.len() < 3 && text.len().is_multiple_of(4)).then_some(())?;
     read(bare, STANDARD)
 }
 
 fn write(bytes: &[u8], digits: &[u8; 64]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let word = group
-            .iter()
-            .fold(0u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - group.len()));
+        let word = group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
         for place in 0..=group.len() {
             out.push(char::from(digits[(word >> (18 - 6 * place) & 63) as usize]));
         }

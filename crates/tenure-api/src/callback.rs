@@ -54,10 +54,7 @@ pub fn parse(key: &[u8; 32], token: &str) -> Option<(SessionId, CallbackId)> {
     let (ids, mac) = bytes.split_at(IDS_LEN);
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, key), &signed(ids), mac).ok()?;
     let bits = |part: &[u8]| part.try_into().ok().map(u128::from_be_bytes);
-    Some((
-        SessionId::from_bits(bits(&ids[..16])?),
-        CallbackId::from_bits(bits(&ids[16..])?),
-    ))
+    Some((SessionId::from_bits(bits(&ids[..16])?), CallbackId::from_bits(bits(&ids[16..])?)))
 }
 
 /// The path of a callback's link.
@@ -66,21 +63,14 @@ pub fn path(token: &str) -> String {
 }
 
 /// Replaces placeholders by links below `base_url`.
-pub fn render<'a>(
-    text: &'a str,
-    session: SessionId,
-    base_url: &str,
-    key: &[u8; 32],
-) -> Cow<'a, str> {
+pub fn render<'a>(text: &'a str, session: SessionId, base_url: &str, key: &[u8; 32]) -> Cow<'a, str> {
     if !text.contains(OPEN) {
         return Cow::Borrowed(text);
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(start) = rest.find(OPEN) {
         let after = &rest[start + OPEN.len()..];
-        let id = after
-            .find(CLOSE)
-            .and_then(|end| Some((end, after[..end].parse::<CallbackId>().ok()?)));
+        let id = after.find(CLOSE).and_then(|end| Some((end, after[..end].parse::<CallbackId>().ok()?)));
         let Some((end, callback)) = id else {
             out.push_str(&rest[..start + OPEN.len()]);
             rest = after;
@@ -107,10 +97,7 @@ mod tests {
 
     #[test]
     fn a_token_gives_back_its_ids_and_only_under_its_key() {
-        let (session, callback) = (
-            SessionId::from_bits(u128::MAX - 5),
-            CallbackId::from_bits(9),
-        );
+        let (session, callback) = (SessionId::from_bits(u128::MAX - 5), CallbackId::from_bits(9));
         let token = token(&KEY, session, callback);
         assert_eq!(parse(&KEY, &token), Some((session, callback)));
         assert_eq!(parse(&[8; 32], &token), None);
@@ -125,14 +112,7 @@ mod tests {
             let changed = String::from_utf8(changed).expect("letters");
             assert_eq!(parse(&KEY, &changed), None, "{place}");
         }
-        for text in [
-            "",
-            "A",
-            "ü",
-            &token[..token.len() - 1],
-            &format!("{token}A"),
-            &"A".repeat(1_000_000),
-        ] {
+        for text in ["", "A", "ü", &token[..token.len() - 1], &format!("{token}A"), &"A".repeat(1_000_000)] {
             assert_eq!(parse(&KEY, text), None);
         }
     }
@@ -140,22 +120,9 @@ mod tests {
     #[test]
     fn placeholders_become_links_and_other_text_stays() {
         let (session, callback) = (SessionId::from_bits(1), CallbackId::from_bits(2));
-        let text = format!(
-            "a {} b {{{{callback:x}}}} {}",
-            placeholder(callback),
-            placeholder(callback)
-        );
-        let link = format!(
-            "https://t.example/v1/callbacks/{}",
-            token(&KEY, session, callback)
-        );
-        assert_eq!(
-            render(&text, session, "https://t.example/", &KEY),
-            format!("a {link} b {{{{callback:x}}}} {link}")
-        );
-        assert!(matches!(
-            render("plain", session, "", &KEY),
-            Cow::Borrowed(_)
-        ));
+        let text = format!("a {} b {{{{callback:x}}}} {}", placeholder(callback), placeholder(callback));
+        let link = format!("https://t.example/v1/callbacks/{}", token(&KEY, session, callback));
+        assert_eq!(render(&text, session, "https://t.example/", &KEY), format!("a {link} b {{{{callback:x}}}} {link}"));
+        assert!(matches!(render("plain", session, "", &KEY), Cow::Borrowed(_)));
     }
 }

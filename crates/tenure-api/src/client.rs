@@ -52,10 +52,7 @@ impl Client {
     /// # Errors
     /// When the address is not an http or https address.
     pub fn new(base: &str, key: Option<String>) -> Result<Self, Error> {
-        let address = |reason: String| Error::Address {
-            address: base.to_owned(),
-            reason,
-        };
+        let address = |reason: String| Error::Address { address: base.to_owned(), reason };
         let base = Url::parse(base).map_err(|error| address(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
             return Err(address("it must start with http:// or https://".to_owned()));
@@ -69,15 +66,9 @@ impl Client {
             // A proxy of the environment can't reach the loopback address that is meant here.
             http = http.no_proxy();
         }
-        let http = http.build().map_err(|error| Error::Address {
-            address: base.to_string(),
-            reason: error.to_string(),
-        })?;
-        Ok(Self {
-            http,
-            base,
-            key: key.map(Key),
-        })
+        let http =
+            http.build().map_err(|error| Error::Address { address: base.to_string(), reason: error.to_string() })?;
+        Ok(Self { http, base, key: key.map(Key) })
     }
 
     /// The address of the server, without a slash at the end.
@@ -95,11 +86,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, Error> {
-        self.json(
-            self.request(Method::GET, path, query)?
-                .timeout(REQUEST_TIMEOUT),
-        )
-        .await
+        self.json(self.request(Method::GET, path, query)?.timeout(REQUEST_TIMEOUT)).await
     }
 
     /// Sends a body to a resource.
@@ -120,24 +107,14 @@ impl Client {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn post_once(
-        &self,
-        path: &[&str],
-        body: &Value,
-        idempotency_key: &str,
-    ) -> Result<Value, Error> {
+    pub async fn post_once(&self, path: &[&str], body: &Value, idempotency_key: &str) -> Result<Value, Error> {
         let value = HeaderValue::from_str(idempotency_key).map_err(|_| Error::Unsendable {
             what: "idempotency key".to_owned(),
             reason: "it holds control characters".to_owned(),
         })?;
-        let request = self
-            .request(Method::POST, path, &[])?
-            .timeout(REQUEST_TIMEOUT);
+        let request = self.request(Method::POST, path, &[])?.timeout(REQUEST_TIMEOUT);
         self.json(
-            request
-                .header("content-type", "application/json")
-                .header("idempotency-key", value)
-                .body(body.to_string()),
+            request.header("content-type", "application/json").header("idempotency-key", value).body(body.to_string()),
         )
         .await
     }
@@ -153,12 +130,7 @@ impl Client {
         content_type: &str,
         body: reqwest::Body,
     ) -> Result<Value, Error> {
-        self.json(
-            self.request(Method::PUT, path, query)?
-                .header("content-type", content_type)
-                .body(body),
-        )
-        .await
+        self.json(self.request(Method::PUT, path, query)?.header("content-type", content_type).body(body)).await
     }
 
     /// Opens a download; errors of the server are errors here.
@@ -166,29 +138,16 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn download(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Download, Error> {
-        let response = self
-            .send(self.request(Method::GET, path, query)?, &HeaderMap::new())
-            .await?;
-        Ok(Download {
-            response,
-            base: self.base().to_owned(),
-        })
+        let response = self.send(self.request(Method::GET, path, query)?, &HeaderMap::new()).await?;
+        Ok(Download { response, base: self.base().to_owned() })
     }
 
     /// Reads a list page by page until `most` entries are there.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn list(
-        &self,
-        path: &[&str],
-        query: &[(&str, &str)],
-        most: usize,
-    ) -> Result<Listed, Error> {
-        let mut listed = Listed {
-            data: Vec::new(),
-            more: false,
-        };
+    pub async fn list(&self, path: &[&str], query: &[(&str, &str)], most: usize) -> Result<Listed, Error> {
+        let mut listed = Listed { data: Vec::new(), more: false };
         let mut page: Option<String> = None;
         loop {
             let limit = (most - listed.data.len()).min(PAGE_LIMIT).to_string();
@@ -201,10 +160,7 @@ impl Client {
             if let Some(Value::Array(data)) = reply.get("data") {
                 listed.data.extend(data.iter().cloned());
             }
-            page = reply
-                .get("next_page")
-                .and_then(Value::as_str)
-                .map(str::to_owned);
+            page = reply.get("next_page").and_then(Value::as_str).map(str::to_owned);
             listed.more = page.is_some();
             if page.is_none() || listed.data.len() >= most {
                 return Ok(listed);
@@ -216,26 +172,13 @@ impl Client {
     ///
     /// # Errors
     /// When the first connection fails.
-    pub async fn events(
-        &self,
-        session: &str,
-        from: From,
-        previews: bool,
-    ) -> Result<EventStream, Error> {
+    pub async fn events(&self, session: &str, from: From, previews: bool) -> Result<EventStream, Error> {
         EventStream::open(self.clone(), session.to_owned(), from, previews).await
     }
 
-    fn request(
-        &self,
-        method: Method,
-        path: &[&str],
-        query: &[(&str, &str)],
-    ) -> Result<RequestBuilder, Error> {
+    fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> Result<RequestBuilder, Error> {
         let mut url = self.base.clone();
-        url.path_segments_mut()
-            .expect("an http address has a path")
-            .pop_if_empty()
-            .extend(path);
+        url.path_segments_mut().expect("an http address has a path").pop_if_empty().extend(path);
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
@@ -252,11 +195,8 @@ impl Client {
     }
 
     async fn send(&self, request: RequestBuilder, headers: &HeaderMap) -> Result<Response, Error> {
-        let response = request
-            .headers(headers.clone())
-            .send()
-            .await
-            .map_err(|error| Error::lost(self.base(), error))?;
+        let response =
+            request.headers(headers.clone()).send().await.map_err(|error| Error::lost(self.base(), error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -265,11 +205,7 @@ impl Client {
 
     async fn refusal(&self, mut response: Response) -> Error {
         let status = response.status().as_u16();
-        let request_id = response
-            .headers()
-            .get("request-id")
-            .and_then(|id| id.to_str().ok())
-            .map(str::to_owned);
+        let request_id = response.headers().get("request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
             body.extend_from_slice(&chunk);
@@ -283,11 +219,7 @@ impl Client {
     async fn json(&self, request: RequestBuilder) -> Result<Value, Error> {
         let mut response = self.send(request, &HeaderMap::new()).await?;
         let mut body = Vec::new();
-        while let Some(chunk) = response
-            .chunk()
-            .await
-            .map_err(|error| Error::lost(self.base(), error))?
-        {
+        while let Some(chunk) = response.chunk().await.map_err(|error| Error::lost(self.base(), error))? {
             body.extend_from_slice(&chunk);
             if body.len() > MAX_REPLY_BYTES {
                 return Err(Error::Unreadable {
@@ -299,10 +231,8 @@ impl Client {
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|error| Error::Unreadable {
-            base: self.base().to_owned(),
-            reason: error.to_string(),
-        })
+        serde_json::from_slice(&body)
+            .map_err(|error| Error::Unreadable { base: self.base().to_owned(), reason: error.to_string() })
     }
 }
 
@@ -328,10 +258,7 @@ impl Download {
     /// # Errors
     /// When the connection breaks before the end.
     pub async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, Error> {
-        self.response
-            .chunk()
-            .await
-            .map_err(|error| Error::lost(&self.base, error))
+        self.response.chunk().await.map_err(|error| Error::lost(&self.base, error))
     }
 
     /// How long the body is, where the server says so.
@@ -344,10 +271,9 @@ impl Download {
 pub fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
-        Some(host) => host
-            .trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback()),
+        Some(host) => {
+            host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
         None => false,
     }
 }

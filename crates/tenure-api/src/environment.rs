@@ -6,9 +6,7 @@ use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tenure_core::{
-    DriverName, Environment, EnvironmentId, Network, SandboxLimits, TenantId, Timestamp,
-};
+use tenure_core::{DriverName, Environment, EnvironmentId, Network, SandboxLimits, TenantId, Timestamp};
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 256;
@@ -58,10 +56,7 @@ pub struct EffectiveEnvironment {
 impl WireEnvironment {
     /// An environment as the API shows it.
     pub fn of(environment: &Environment) -> Self {
-        let (driver, network) = (
-            driver_word(environment.driver),
-            network_word(environment.network),
-        );
+        let (driver, network) = (driver_word(environment.driver), network_word(environment.network));
         let networking = match environment.network {
             Network::Host => json!({"type": "unrestricted"}),
             Network::Off => {
@@ -93,10 +88,7 @@ impl WireEnvironment {
             created_at: time::write(environment.created_at),
             updated_at: time::write(environment.updated_at),
             archived_at: environment.archived_at.map(time::write),
-            effective: EffectiveEnvironment {
-                driver: driver.into(),
-                network: network.into(),
-            },
+            effective: EffectiveEnvironment { driver: driver.into(), network: network.into() },
             warnings: warnings(environment),
         }
     }
@@ -113,17 +105,10 @@ fn warnings(environment: &Environment) -> Vec<String> {
     };
     let driver = match environment.driver {
         DriverName::Namespace => None,
-        DriverName::Landlock => {
-            Some("the driver landlock hides no processes and isolates no network")
-        }
-        DriverName::Process => {
-            Some("the driver process isolates nothing: commands have the rights of the worker")
-        }
+        DriverName::Landlock => Some("the driver landlock hides no processes and isolates no network"),
+        DriverName::Process => Some("the driver process isolates nothing: commands have the rights of the worker"),
     };
-    std::iter::once(network)
-        .chain(driver)
-        .map(str::to_owned)
-        .collect()
+    std::iter::once(network).chain(driver).map(str::to_owned).collect()
 }
 
 fn driver_word(driver: DriverName) -> &'static str {
@@ -173,10 +158,7 @@ impl EnvironmentChange {
                 .change("description")
                 .map(|_| fields.text("description", MAX_DESCRIPTION))
                 .transpose()?,
-            config: fields
-                .inner("config")?
-                .map(|config| Config::read(&config))
-                .transpose()?,
+            config: fields.inner("config")?.map(|config| Config::read(&config)).transpose()?,
             metadata: fields.metadata()?,
         })
     }
@@ -185,16 +167,8 @@ impl EnvironmentChange {
     ///
     /// # Errors
     /// When the name is missing.
-    pub fn create(
-        self,
-        id: EnvironmentId,
-        tenant: TenantId,
-        now: Timestamp,
-    ) -> Result<Environment, Problem> {
-        let name = self
-            .name
-            .clone()
-            .ok_or_else(|| Problem::new(Code::MissingField, "name: this field is required"))?;
+    pub fn create(self, id: EnvironmentId, tenant: TenantId, now: Timestamp) -> Result<Environment, Problem> {
+        let name = self.name.clone().ok_or_else(|| Problem::new(Code::MissingField, "name: this field is required"))?;
         let mut environment = Environment {
             id,
             tenant,
@@ -217,12 +191,7 @@ impl EnvironmentChange {
     /// # Errors
     /// When the result breaks a bound.
     pub fn apply(self, environment: &mut Environment) -> Result<(), Problem> {
-        let Self {
-            name,
-            description,
-            config,
-            metadata,
-        } = self;
+        let Self { name, description, config, metadata } = self;
         environment.name = name.unwrap_or_else(|| environment.name.clone());
         environment.description = description.unwrap_or_else(|| environment.description.clone());
         let config = config.unwrap_or_default();
@@ -246,10 +215,7 @@ impl Config {
         }
         if let Some(packages) = config.inner("packages")? {
             for name in ["apt", "cargo", "gem", "go", "npm", "pip"] {
-                if packages
-                    .list(name, 1_000)?
-                    .is_some_and(|list| !list.is_empty())
-                {
+                if packages.list(name, 1_000)?.is_some_and(|list| !list.is_empty()) {
                     return Err(Problem::new(
                         Code::UnsupportedPackages,
                         format!("{}: packages are not installed yet", packages.path(name)),
@@ -271,10 +237,7 @@ impl Config {
             Some(other) => {
                 return Err(Problem::new(
                     Code::UnsupportedEnvironment,
-                    format!(
-                        "{}: {other:?} is not one of namespace, landlock, process",
-                        config.path("driver")
-                    ),
+                    format!("{}: {other:?} is not one of namespace, landlock, process", config.path("driver")),
                 ));
             }
         };
@@ -285,30 +248,17 @@ impl Config {
             Some(other) => {
                 return Err(Problem::new(
                     Code::UnsupportedNetworking,
-                    format!(
-                        "{}: {other:?} is neither off nor host",
-                        config.path("network")
-                    ),
+                    format!("{}: {other:?} is neither off nor host", config.path("network")),
                 ));
             }
         };
         let network = read_networking(config, wanted)?;
-        let limits = config
-            .inner("limits")?
-            .map(|limits| read_limits(&limits))
-            .transpose()?;
-        Ok(Self {
-            driver,
-            network,
-            limits,
-        })
+        let limits = config.inner("limits")?.map(|limits| read_limits(&limits)).transpose()?;
+        Ok(Self { driver, network, limits })
     }
 }
 
-fn read_networking(
-    config: &Fields<'_>,
-    wanted: Option<Network>,
-) -> Result<Option<Network>, Problem> {
+fn read_networking(config: &Fields<'_>, wanted: Option<Network>) -> Result<Option<Network>, Problem> {
     let Some(networking) = config.inner("networking")? else {
         return Ok(wanted);
     };
@@ -319,16 +269,10 @@ fn read_networking(
             let refused = |name: &str| {
                 Problem::new(
                     Code::UnsupportedNetworking,
-                    format!(
-                        "{}: access to some hosts only is not served yet",
-                        networking.path(name)
-                    ),
+                    format!("{}: access to some hosts only is not served yet", networking.path(name)),
                 )
             };
-            if networking
-                .list("allowed_hosts", 1_000)?
-                .is_some_and(|hosts| !hosts.is_empty())
-            {
+            if networking.list("allowed_hosts", 1_000)?.is_some_and(|hosts| !hosts.is_empty()) {
                 return Err(refused("allowed_hosts"));
             }
             for name in ["allow_mcp_servers", "allow_package_managers"] {
@@ -337,10 +281,7 @@ fn read_networking(
                 }
             }
             if wanted == Some(Network::Host) {
-                return Err(Problem::invalid(
-                    &config.path("network"),
-                    "host contradicts limited networking",
-                ));
+                return Err(Problem::invalid(&config.path("network"), "host contradicts limited networking"));
             }
             Ok(Some(Network::Off))
         }
@@ -356,8 +297,7 @@ fn read_limits(limits: &Fields<'_>) -> Result<SandboxLimits, Problem> {
         Some(0) => Err(Problem::invalid(&limits.path(name), "at least 1")),
         other => Ok(other),
     };
-    let small =
-        |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let small = |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     Ok(SandboxLimits {
         memory_bytes: positive("memory_bytes")?,
         processes: small(positive("processes")?),
@@ -373,39 +313,28 @@ mod tests {
     fn create(body: Value) -> Result<Value, Code> {
         let fields = Fields::root(&body).map_err(|problem| problem.code)?;
         let change = EnvironmentChange::read(&fields).map_err(|problem| problem.code)?;
-        let environment = change.create(
-            EnvironmentId::from_bits(1),
-            TenantId::default_tenant(),
-            Timestamp(0),
-        );
+        let environment = change.create(EnvironmentId::from_bits(1), TenantId::default_tenant(), Timestamp(0));
         environment
-            .map(|environment| {
-                serde_json::to_value(WireEnvironment::of(&environment)).expect("plain")
-            })
+            .map(|environment| serde_json::to_value(WireEnvironment::of(&environment)).expect("plain"))
             .map_err(|problem| problem.code)
     }
 
     #[test]
     fn unrestricted_networking_is_accepted_and_said_to_be_off() {
-        let environment = create(json!({"name": "e", "config": {"type": "cloud", "networking": {"type": "unrestricted"}}})).expect("valid");
-        assert_eq!(
-            environment["effective"],
-            json!({"driver": "namespace", "network": "off"})
-        );
-        assert!(
-            environment["warnings"][0]
-                .as_str()
-                .is_some_and(|text| text.contains("not in force"))
-        );
+        let environment =
+            create(json!({"name": "e", "config": {"type": "cloud", "networking": {"type": "unrestricted"}}}))
+                .expect("valid");
+        assert_eq!(environment["effective"], json!({"driver": "namespace", "network": "off"}));
+        assert!(environment["warnings"][0].as_str().is_some_and(|text| text.contains("not in force")));
     }
 
     #[test]
     fn the_network_of_the_host_is_asked_for_by_name_and_said_loudly() {
-        let environment = create(json!({"name": "e", "config": {"type": "cloud", "network": "host", "limits": {"memory_bytes": 1048576}}})).expect("valid");
-        assert_eq!(
-            environment["config"]["networking"],
-            json!({"type": "unrestricted"})
-        );
+        let environment = create(
+            json!({"name": "e", "config": {"type": "cloud", "network": "host", "limits": {"memory_bytes": 1048576}}}),
+        )
+        .expect("valid");
+        assert_eq!(environment["config"]["networking"], json!({"type": "unrestricted"}));
         assert_eq!(environment["config"]["limits"]["memory_bytes"], 1_048_576);
         assert_eq!(environment["effective"]["network"], "host");
     }
@@ -414,33 +343,17 @@ mod tests {
     fn what_is_not_served_is_refused_with_a_code() {
         for (config, code) in [
             (json!({"type": "self_hosted"}), Code::UnsupportedEnvironment),
-            (
-                json!({"type": "cloud", "packages": {"pip": ["x"]}}),
-                Code::UnsupportedPackages,
-            ),
+            (json!({"type": "cloud", "packages": {"pip": ["x"]}}), Code::UnsupportedPackages),
             (
                 json!({"type": "cloud", "networking": {"type": "limited", "allowed_hosts": ["a.example"]}}),
                 Code::UnsupportedNetworking,
             ),
-            (
-                json!({"type": "cloud", "driver": "gvisor"}),
-                Code::UnsupportedEnvironment,
-            ),
-            (
-                json!({"type": "cloud", "image": "debian"}),
-                Code::UnsupportedFeature,
-            ),
-            (
-                json!({"type": "cloud", "limits": {"processes": 0}}),
-                Code::InvalidField,
-            ),
+            (json!({"type": "cloud", "driver": "gvisor"}), Code::UnsupportedEnvironment),
+            (json!({"type": "cloud", "image": "debian"}), Code::UnsupportedFeature),
+            (json!({"type": "cloud", "limits": {"processes": 0}}), Code::InvalidField),
             (json!({}), Code::MissingField),
         ] {
-            assert_eq!(
-                create(json!({"name": "e", "config": config})),
-                Err(code),
-                "{config}"
-            );
+            assert_eq!(create(json!({"name": "e", "config": config})), Err(code), "{config}");
         }
         assert_eq!(create(json!({})), Err(Code::MissingField));
     }

@@ -157,23 +157,14 @@ mod tests {
         for code in Code::ALL {
             let page = std::fs::read_to_string(folder.join(format!("{}.md", code.name())));
             let page = page.unwrap_or_else(|error| panic!("{}: {error}", code.docs()));
-            assert!(
-                page.starts_with(&format!("# {}\n", code.name())),
-                "{}",
-                code.docs()
-            );
-            assert!(
-                page.contains(&format!("HTTP {}", code.status())),
-                "{}",
-                code.docs()
-            );
+            assert!(page.starts_with(&format!("# {}\n", code.name())), "{}", code.docs());
+            assert!(page.contains(&format!("HTTP {}", code.status())), "{}", code.docs());
         }
     }
 
     #[test]
     fn codes_are_unique() {
-        let names: std::collections::BTreeSet<_> =
-            Code::ALL.iter().map(|code| code.name()).collect();
+        let names: std::collections::BTreeSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
         assert_eq!(names.len(), Code::ALL.len());
     }
 }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_core::failure::Class;
 use tenure_core::{
-    Block, Body, Decision, Effect, End, Event, Input, InputBody, Json, Outcome, Permission,
-    Resolution, Stop, Update, Usage,
+    Block, Body, Decision, Effect, End, Event, Input, InputBody, Json, Outcome, Permission, Resolution, Stop, Update,
+    Usage,
 };
 
 /// An event as clients see it.
@@ -38,10 +38,7 @@ pub struct WireEvent {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
-#[allow(
-    missing_docs,
-    reason = "the names are those of the events, and the reference explains them"
-)]
+#[allow(missing_docs, reason = "the names are those of the events, and the reference explains them")]
 pub enum WireBody {
     #[serde(rename = "user.message")]
     UserMessage { content: Vec<Value> },
@@ -55,11 +52,7 @@ pub enum WireBody {
         deny_message: Option<String>,
     },
     #[serde(rename = "user.custom_tool_result")]
-    UserCustomToolResult {
-        custom_tool_use_id: String,
-        content: Vec<Value>,
-        is_error: bool,
-    },
+    UserCustomToolResult { custom_tool_use_id: String, content: Vec<Value>, is_error: bool },
     #[serde(rename = "system.message")]
     SystemMessage { content: Vec<Value> },
     #[serde(rename = "agent.message")]
@@ -78,12 +71,7 @@ pub enum WireBody {
     #[serde(rename = "agent.custom_tool_use")]
     AgentCustomToolUse { name: String, input: Value },
     #[serde(rename = "agent.tool_result")]
-    AgentToolResult {
-        tool_use_id: String,
-        content: Vec<Value>,
-        is_error: bool,
-        outcome: String,
-    },
+    AgentToolResult { tool_use_id: String, content: Vec<Value>, is_error: bool, outcome: String },
     #[serde(rename = "session.tool_started")]
     ToolStarted { tool_use_id: String },
     #[serde(rename = "session.status_running")]
@@ -116,11 +104,7 @@ pub enum WireBody {
     #[serde(rename = "session.wait_resolved")]
     WaitResolved { resolution: String },
     #[serde(rename = "session.callback_created")]
-    CallbackCreated {
-        callback_id: String,
-        label: String,
-        expires_at: String,
-    },
+    CallbackCreated { callback_id: String, label: String, expires_at: String },
     #[serde(rename = "session.callback_received")]
     CallbackReceived { callback_id: String, body: String },
     #[serde(rename = "session.budget_updated")]
@@ -132,10 +116,7 @@ pub enum WireBody {
         title: Option<String>,
     },
     #[serde(rename = "environment.started")]
-    EnvironmentStarted {
-        driver: String,
-        missing: Vec<String>,
-    },
+    EnvironmentStarted { driver: String, missing: Vec<String> },
     #[serde(rename = "environment.reset")]
     EnvironmentReset { reason: String },
     /// A type that this release does not know; never written.
@@ -223,13 +204,7 @@ impl WireEvent {
     /// An input that waits; `None` for those that clients do not see as events.
     pub fn queued(input: &Input) -> Option<Self> {
         let body = WireBody::of_input(&input.body)?;
-        Some(Self {
-            id: input.id.to_string(),
-            body,
-            seq: None,
-            step: None,
-            processed_at: None,
-        })
+        Some(Self { id: input.id.to_string(), body, seq: None, step: None, processed_at: None })
     }
 
     /// The word in `type`.
@@ -242,161 +217,83 @@ impl WireBody {
     /// What a row says.
     pub fn of(body: &Body) -> Self {
         match body {
-            Body::UserMessage { content } => Self::UserMessage {
-                content: blocks(content),
-            },
+            Body::UserMessage { content } => Self::UserMessage { content: blocks(content) },
             Body::UserInterrupt => Self::UserInterrupt,
-            Body::UserToolConfirmation {
-                tool_use_id,
-                decision,
-            } => confirmation(tool_use_id.to_string(), decision),
-            Body::UserCustomToolResult {
-                tool_use_id,
-                content,
-                is_error,
-            } => Self::UserCustomToolResult {
+            Body::UserToolConfirmation { tool_use_id, decision } => confirmation(tool_use_id.to_string(), decision),
+            Body::UserCustomToolResult { tool_use_id, content, is_error } => Self::UserCustomToolResult {
                 custom_tool_use_id: tool_use_id.to_string(),
                 content: blocks(content),
                 is_error: *is_error,
             },
-            Body::SystemMessage { content } => Self::SystemMessage {
-                content: blocks(content),
-            },
-            Body::AgentMessage { text, origin: _ } => Self::AgentMessage {
-                content: vec![text_block(text)],
-            },
+            Body::SystemMessage { content } => Self::SystemMessage { content: blocks(content) },
+            Body::AgentMessage { text, origin: _ } => Self::AgentMessage { content: vec![text_block(text)] },
             Body::AgentThinking { text, origin: _ } => Self::AgentThinking { text: text.clone() },
-            Body::AgentToolUse {
-                name,
-                input,
-                kind: _,
-                effect,
-                permission,
-                malformed,
-                origin: _,
-            } => Self::AgentToolUse {
-                name: name.clone(),
-                input: input.to_value(),
-                evaluated_permission: permission_word(*permission).into(),
-                effect: effect_word(*effect).into(),
-                malformed: malformed.clone(),
-            },
-            Body::AgentCustomToolUse {
-                name,
-                input,
-                kind: _,
-                origin: _,
-            } => Self::AgentCustomToolUse {
-                name: name.clone(),
-                input: input.to_value(),
-            },
-            Body::AgentToolResult {
-                tool_use_id,
-                content,
-                outcome,
-            } => Self::AgentToolResult {
+            Body::AgentToolUse { name, input, kind: _, effect, permission, malformed, origin: _ } => {
+                Self::AgentToolUse {
+                    name: name.clone(),
+                    input: input.to_value(),
+                    evaluated_permission: permission_word(*permission).into(),
+                    effect: effect_word(*effect).into(),
+                    malformed: malformed.clone(),
+                }
+            }
+            Body::AgentCustomToolUse { name, input, kind: _, origin: _ } => {
+                Self::AgentCustomToolUse { name: name.clone(), input: input.to_value() }
+            }
+            Body::AgentToolResult { tool_use_id, content, outcome } => Self::AgentToolResult {
                 tool_use_id: tool_use_id.to_string(),
                 content: blocks(content),
                 is_error: outcome.is_error(),
                 outcome: outcome_word(*outcome).into(),
             },
-            Body::ToolStarted { tool_use_id } => Self::ToolStarted {
-                tool_use_id: tool_use_id.to_string(),
-            },
+            Body::ToolStarted { tool_use_id } => Self::ToolStarted { tool_use_id: tool_use_id.to_string() },
             Body::StatusRunning => Self::StatusRunning,
-            Body::StatusIdle { stop } => Self::StatusIdle {
-                stop_reason: StopReason::of(stop),
-            },
+            Body::StatusIdle { stop } => Self::StatusIdle { stop_reason: StopReason::of(stop) },
             Body::StatusRescheduled => Self::StatusRescheduled,
-            Body::StatusTerminated { end } => Self::StatusTerminated {
-                end: WireEnd::of(end),
-            },
-            Body::Error {
-                class,
-                message,
-                retrying,
-                request_id,
-            } => Self::Error {
+            Body::StatusTerminated { end } => Self::StatusTerminated { end: WireEnd::of(end) },
+            Body::Error { class, message, retrying, request_id } => Self::Error {
                 error: WireError {
                     kind: error_type(*class).into(),
                     message: message.clone(),
-                    retry_status: if *retrying {
-                        RetryStatus::Retrying
-                    } else {
-                        RetryStatus::Exhausted
-                    },
+                    retry_status: if *retrying { RetryStatus::Retrying } else { RetryStatus::Exhausted },
                 },
                 class: class_word(*class).into(),
                 upstream_request_id: request_id.clone(),
             },
-            Body::SpanStart { model, attempt } => Self::SpanStart {
-                model: model.clone(),
-                attempt: *attempt,
-            },
-            Body::SpanEnd {
-                span,
-                model,
-                is_error,
-                usage,
-                cost_usd_micros,
-            } => Self::SpanEnd {
+            Body::SpanStart { model, attempt } => Self::SpanStart { model: model.clone(), attempt: *attempt },
+            Body::SpanEnd { span, model, is_error, usage, cost_usd_micros } => Self::SpanEnd {
                 model_request_start_id: span.to_string(),
                 is_error: *is_error,
                 model_usage: ModelUsage::of(*usage),
                 model: model.clone(),
                 cost_usd: cost_usd_micros.map(dollars),
             },
-            Body::WaitStarted { wait } => Self::WaitStarted {
-                wait: WireWait::of(wait),
-            },
-            Body::WaitResolved { resolution } => Self::WaitResolved {
-                resolution: resolution_word(*resolution).into(),
-            },
-            Body::CallbackCreated {
-                callback,
-                label,
-                expires_at,
-            } => Self::CallbackCreated {
+            Body::WaitStarted { wait } => Self::WaitStarted { wait: WireWait::of(wait) },
+            Body::WaitResolved { resolution } => Self::WaitResolved { resolution: resolution_word(*resolution).into() },
+            Body::CallbackCreated { callback, label, expires_at } => Self::CallbackCreated {
                 callback_id: callback.to_string(),
                 label: label.clone(),
                 expires_at: time::write(*expires_at),
             },
-            Body::CallbackReceived { callback, body } => Self::CallbackReceived {
-                callback_id: callback.to_string(),
-                body: body.clone(),
-            },
-            Body::BudgetUpdated { limits } => Self::BudgetUpdated {
-                limits: WireLimits::of(*limits),
-            },
+            Body::CallbackReceived { callback, body } => {
+                Self::CallbackReceived { callback_id: callback.to_string(), body: body.clone() }
+            }
+            Body::BudgetUpdated { limits } => Self::BudgetUpdated { limits: WireLimits::of(*limits) },
             Body::Updated { update } => updated(update),
-            Body::EnvironmentStarted { driver, missing } => Self::EnvironmentStarted {
-                driver: driver.clone(),
-                missing: missing.clone(),
-            },
-            Body::EnvironmentReset { reason } => Self::EnvironmentReset {
-                reason: reason.clone(),
-            },
+            Body::EnvironmentStarted { driver, missing } => {
+                Self::EnvironmentStarted { driver: driver.clone(), missing: missing.clone() }
+            }
+            Body::EnvironmentReset { reason } => Self::EnvironmentReset { reason: reason.clone() },
         }
     }
 
     fn of_input(input: &InputBody) -> Option<Self> {
         Some(match input {
-            InputBody::Message { content } => Self::UserMessage {
-                content: blocks(content),
-            },
-            InputBody::System { content } => Self::SystemMessage {
-                content: blocks(content),
-            },
+            InputBody::Message { content } => Self::UserMessage { content: blocks(content) },
+            InputBody::System { content } => Self::SystemMessage { content: blocks(content) },
             InputBody::Interrupt => Self::UserInterrupt,
-            InputBody::Confirmation {
-                tool_use_id,
-                decision,
-            } => confirmation(tool_use_id.to_string(), decision),
-            InputBody::CustomResult {
-                tool_use_id,
-                content,
-                is_error,
-            } => Self::UserCustomToolResult {
+            InputBody::Confirmation { tool_use_id, decision } => confirmation(tool_use_id.to_string(), decision),
+            InputBody::CustomResult { tool_use_id, content, is_error } => Self::UserCustomToolResult {
                 custom_tool_use_id: tool_use_id.to_string(),
                 content: blocks(content),
                 is_error: *is_error,
@@ -451,9 +348,9 @@ impl StopReason {
     pub fn of(stop: &Stop) -> Self {
         match stop {
             Stop::EndTurn => Self::EndTurn,
-            Stop::RequiresAction(calls) => Self::RequiresAction {
-                event_ids: calls.iter().map(ToString::to_string).collect(),
-            },
+            Stop::RequiresAction(calls) => {
+                Self::RequiresAction { event_ids: calls.iter().map(ToString::to_string).collect() }
+            }
             Stop::RetriesExhausted => Self::RetriesExhausted,
             Stop::BudgetReached => Self::BudgetReached,
             Stop::Refusal => Self::Refusal,
@@ -466,12 +363,8 @@ impl WireEnd {
     pub fn of(end: &End) -> Self {
         match end {
             End::Done => Self::Done,
-            End::Failed { reason } => Self::Failed {
-                reason: reason.clone(),
-            },
-            End::Cancelled { processes } => Self::Cancelled {
-                processes: processes.clone(),
-            },
+            End::Failed { reason } => Self::Failed { reason: reason.clone() },
+            End::Cancelled { processes } => Self::Cancelled { processes: processes.clone() },
         }
     }
 }
@@ -495,11 +388,7 @@ fn confirmation(tool_use_id: String, decision: &Decision) -> WireBody {
         Decision::Allow => ("allow", None),
         Decision::Deny { message } => ("deny", message.clone()),
     };
-    WireBody::UserToolConfirmation {
-        tool_use_id,
-        result: result.into(),
-        deny_message,
-    }
+    WireBody::UserToolConfirmation { tool_use_id, result: result.into(), deny_message }
 }
 
 fn updated(update: &Update) -> WireBody {
@@ -508,10 +397,7 @@ fn updated(update: &Update) -> WireBody {
         Update::Resumed => ("resumed", None),
         Update::Title(title) => ("title", Some(title.clone())),
     };
-    WireBody::Updated {
-        update: update.into(),
-        title,
-    }
+    WireBody::Updated { update: update.into(), title }
 }
 
 fn blocks(content: &[Block]) -> Vec<Value> {

@@ -28,10 +28,7 @@ pub struct Problem {
 impl Problem {
     /// A refusal with its words.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 
     /// A field with a wrong value.
@@ -62,10 +59,7 @@ impl<'a> Fields<'a> {
     /// When it is not an object.
     pub fn at(value: &'a Value, path: &str) -> Result<Self, Problem> {
         match value {
-            Value::Object(map) => Ok(Self {
-                map,
-                path: path.to_owned(),
-            }),
+            Value::Object(map) => Ok(Self { map, path: path.to_owned() }),
             other => Err(Problem::invalid(
                 if path.is_empty() { "the body" } else { path },
                 format_args!("expected an object, found {}", kind(other)),
@@ -75,18 +69,12 @@ impl<'a> Fields<'a> {
 
     /// The path of a field.
     pub fn path(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     /// A field; `None` if it is left out, `Some(None)` if it is null.
     pub fn change(&self, name: &str) -> Option<Option<&'a Value>> {
-        self.map
-            .get(name)
-            .map(|value| if value.is_null() { None } else { Some(value) })
+        self.map.get(name).map(|value| if value.is_null() { None } else { Some(value) })
     }
 
     /// A field that is there and not null.
@@ -99,12 +87,8 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is not.
     pub fn required(&self, name: &str) -> Result<&'a Value, Problem> {
-        self.get(name).ok_or_else(|| {
-            Problem::new(
-                Code::MissingField,
-                format!("{}: this field is required", self.path(name)),
-            )
-        })
+        self.get(name)
+            .ok_or_else(|| Problem::new(Code::MissingField, format!("{}: this field is required", self.path(name))))
     }
 
     /// A text of at most `max` characters.
@@ -112,9 +96,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is something else.
     pub fn text(&self, name: &str, max: usize) -> Result<Option<String>, Problem> {
-        self.get(name)
-            .map(|value| text(value, &self.path(name), max))
-            .transpose()
+        self.get(name).map(|value| text(value, &self.path(name), max)).transpose()
     }
 
     /// A text that must be there and say something.
@@ -134,9 +116,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When there is none.
     pub fn kind(&self) -> Result<&'a str, Problem> {
-        self.required("type")?
-            .as_str()
-            .ok_or_else(|| Problem::invalid(&self.path("type"), "expected a text"))
+        self.required("type")?.as_str().ok_or_else(|| Problem::invalid(&self.path("type"), "expected a text"))
     }
 
     /// A truth value.
@@ -146,10 +126,7 @@ impl<'a> Fields<'a> {
     pub fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
         let read = |value: &Value| {
             value.as_bool().ok_or_else(|| {
-                Problem::invalid(
-                    &self.path(name),
-                    format_args!("expected true or false, found {}", kind(value)),
-                )
+                Problem::invalid(&self.path(name), format_args!("expected true or false, found {}", kind(value)))
             })
         };
         self.get(name).map(read).transpose()
@@ -161,14 +138,8 @@ impl<'a> Fields<'a> {
     /// When it is something else.
     pub fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let read = |value: &Value| {
-            let what = format_args!(
-                "expected a whole number that is not negative, found {}",
-                kind(value)
-            )
-            .to_string();
-            value
-                .as_u64()
-                .ok_or_else(|| Problem::invalid(&self.path(name), what))
+            let what = format_args!("expected a whole number that is not negative, found {}", kind(value)).to_string();
+            value.as_u64().ok_or_else(|| Problem::invalid(&self.path(name), what))
         };
         self.get(name).map(read).transpose()
     }
@@ -177,33 +148,18 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// When it is something else.
-    pub fn list(
-        &self,
-        name: &str,
-        max: usize,
-    ) -> Result<Option<Vec<(String, &'a Value)>>, Problem> {
+    pub fn list(&self, name: &str, max: usize) -> Result<Option<Vec<(String, &'a Value)>>, Problem> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
         let path = self.path(name);
-        let list = value.as_array().ok_or_else(|| {
-            Problem::invalid(
-                &path,
-                format_args!("expected a list, found {}", kind(value)),
-            )
-        })?;
+        let list = value
+            .as_array()
+            .ok_or_else(|| Problem::invalid(&path, format_args!("expected a list, found {}", kind(value))))?;
         if list.len() > max {
-            return Err(Problem::invalid(
-                &path,
-                format_args!("{} entries, at most {max} are taken", list.len()),
-            ));
+            return Err(Problem::invalid(&path, format_args!("{} entries, at most {max} are taken", list.len())));
         }
-        Ok(Some(
-            list.iter()
-                .enumerate()
-                .map(|(place, value)| (format!("{path}[{place}]"), value))
-                .collect(),
-        ))
+        Ok(Some(list.iter().enumerate().map(|(place, value)| (format!("{path}[{place}]"), value)).collect()))
     }
 
     /// An object inside.
@@ -211,9 +167,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is something else.
     pub fn inner(&self, name: &str) -> Result<Option<Fields<'a>>, Problem> {
-        self.get(name)
-            .map(|value| Fields::at(value, &self.path(name)))
-            .transpose()
+        self.get(name).map(|value| Fields::at(value, &self.path(name))).transpose()
     }
 
     /// Refuses a field that says something, because it is not served.
@@ -230,10 +184,7 @@ impl<'a> Fields<'a> {
         if says_nothing {
             Ok(())
         } else {
-            Err(Problem::new(
-                Code::UnsupportedFeature,
-                format!("{}: {why}", self.path(name)),
-            ))
+            Err(Problem::new(Code::UnsupportedFeature, format!("{}: {why}", self.path(name))))
         }
     }
 
@@ -249,16 +200,9 @@ impl<'a> Fields<'a> {
         for (key, value) in fields.map {
             let path = fields.path(key);
             if key.is_empty() || key.chars().count() > MAX_METADATA_KEY {
-                return Err(Problem::invalid(
-                    &path,
-                    format_args!("a key has 1 to {MAX_METADATA_KEY} characters"),
-                ));
+                return Err(Problem::invalid(&path, format_args!("a key has 1 to {MAX_METADATA_KEY} characters")));
             }
-            let value = if value.is_null() {
-                None
-            } else {
-                Some(text(value, &path, MAX_METADATA_VALUE)?)
-            };
+            let value = if value.is_null() { None } else { Some(text(value, &path, MAX_METADATA_VALUE)?) };
             changes.insert(key.clone(), value);
         }
         if changes.len() > MAX_METADATA {
@@ -299,14 +243,10 @@ pub fn change_metadata(
 /// # Errors
 /// When it is something else.
 pub fn text(value: &Value, path: &str, max: usize) -> Result<String, Problem> {
-    let text = value.as_str().ok_or_else(|| {
-        Problem::invalid(path, format_args!("expected a text, found {}", kind(value)))
-    })?;
+    let text =
+        value.as_str().ok_or_else(|| Problem::invalid(path, format_args!("expected a text, found {}", kind(value))))?;
     if text.len() > max && text.chars().count() > max {
-        return Err(Problem::invalid(
-            path,
-            format_args!("longer than {max} characters"),
-        ));
+        return Err(Problem::invalid(path, format_args!("longer than {max} characters")));
     }
     Ok(text.to_owned())
 }

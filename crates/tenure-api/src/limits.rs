@@ -47,10 +47,7 @@ pub struct Money {
 impl Money {
     /// Millionths of a dollar, rounded up to cents.
     pub fn of_micros(micros: u64) -> Self {
-        Self {
-            amount: micros.div_ceil(MICROS_PER_CENT).to_string(),
-            currency: "USD".into(),
-        }
+        Self { amount: micros.div_ceil(MICROS_PER_CENT).to_string(), currency: "USD".into() }
     }
 }
 
@@ -74,10 +71,7 @@ impl WireLimits {
 impl WireBudget {
     /// The money part, if there is one.
     pub fn of(limits: Limits) -> Option<Self> {
-        limits.cost_usd_micros.map(|micros| Self {
-            kind: "limit".into(),
-            max_list_cost: Money::of_micros(micros),
-        })
+        limits.cost_usd_micros.map(|micros| Self { kind: "limit".into(), max_list_cost: Money::of_micros(micros) })
     }
 }
 
@@ -130,14 +124,8 @@ impl LimitsChange {
             Some(None) => Some(None),
             Some(Some(value)) => Some(Some(micros(value, &limits.path("cost_usd"))?)),
         };
-        let wall = whole("wall_seconds")?
-            .map(|seconds| seconds.map(|seconds| seconds.saturating_mul(1_000)));
-        Ok(Self {
-            steps: whole("steps")?,
-            tokens: whole("tokens")?,
-            cost_usd_micros,
-            wall,
-        })
+        let wall = whole("wall_seconds")?.map(|seconds| seconds.map(|seconds| seconds.saturating_mul(1_000)));
+        Ok(Self { steps: whole("steps")?, tokens: whole("tokens")?, cost_usd_micros, wall })
     }
 
     /// Whether a limit of money is asked for.
@@ -162,9 +150,7 @@ impl LimitsChange {
 }
 
 fn micros(value: &Value, path: &str) -> Result<u64, Problem> {
-    let dollars = value
-        .as_f64()
-        .filter(|dollars| dollars.is_finite() && *dollars >= 0.0);
+    let dollars = value.as_f64().filter(|dollars| dollars.is_finite() && *dollars >= 0.0);
     // The cast saturates: nobody has that much.
     dollars
         .map(|dollars| (dollars * MICROS_PER_DOLLAR).round() as u64)
@@ -174,23 +160,15 @@ fn micros(value: &Value, path: &str) -> Result<u64, Problem> {
 fn read_budget(value: &Value, path: &str) -> Result<u64, Problem> {
     let budget = Fields::at(value, path)?;
     if budget.kind()? != "limit" {
-        return Err(Problem::new(
-            Code::UnsupportedFeature,
-            format!("{path}.type: only limit is known"),
-        ));
+        return Err(Problem::new(Code::UnsupportedFeature, format!("{path}.type: only limit is known")));
     }
     let money = budget.required("max_list_cost")?;
     let money = Fields::at(money, &budget.path("max_list_cost"))?;
     if money.required_text("currency", 8)? != "USD" {
-        return Err(Problem::invalid(
-            &money.path("currency"),
-            "only USD is known",
-        ));
+        return Err(Problem::invalid(&money.path("currency"), "only USD is known"));
     }
     let cents: Option<u64> = money.required_text("amount", 20)?.parse().ok();
-    let cents = cents.ok_or_else(|| {
-        Problem::invalid(&money.path("amount"), "expected cents as a text of digits")
-    })?;
+    let cents = cents.ok_or_else(|| Problem::invalid(&money.path("amount"), "expected cents as a text of digits"))?;
     Ok(cents.saturating_mul(MICROS_PER_CENT))
 }
 
@@ -201,26 +179,14 @@ mod tests {
 
     fn read(value: Value) -> Result<Limits, String> {
         let fields = Fields::root(&value).map_err(|problem| problem.message)?;
-        LimitsChange::read(&fields)
-            .map(|change| change.apply(Limits::default()))
-            .map_err(|problem| problem.message)
+        LimitsChange::read(&fields).map(|change| change.apply(Limits::default())).map_err(|problem| problem.message)
     }
 
     #[test]
     fn the_budget_of_the_sdks_is_the_money_part_of_the_limits() {
-        let budget =
-            json!({"type": "limit", "max_list_cost": {"amount": "2500", "currency": "USD"}});
-        let limits =
-            read(json!({"budget": budget, "limits": {"steps": 7, "tokens": null}})).expect("valid");
-        assert_eq!(
-            limits,
-            Limits {
-                steps: Some(7),
-                tokens: None,
-                cost_usd_micros: Some(25_000_000),
-                wall: None
-            }
-        );
+        let budget = json!({"type": "limit", "max_list_cost": {"amount": "2500", "currency": "USD"}});
+        let limits = read(json!({"budget": budget, "limits": {"steps": 7, "tokens": null}})).expect("valid");
+        assert_eq!(limits, Limits { steps: Some(7), tokens: None, cost_usd_micros: Some(25_000_000), wall: None });
         let wire = serde_json::to_value(WireBudget::of(limits)).expect("plain");
         assert_eq!(wire, budget_of("2500"));
     }

@@ -68,14 +68,8 @@ struct Line {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum LineKind {
-    Start {
-        event_id: String,
-        event_type: String,
-    },
-    Delta {
-        event_id: String,
-        text: String,
-    },
+    Start { event_id: String, event_type: String },
+    Delta { event_id: String, text: String },
     End,
 }
 
@@ -88,17 +82,12 @@ impl PreviewFrame {
     /// The frame as one line, without the line break.
     pub fn to_line(&self) -> String {
         let kind = match &self.kind {
-            PreviewKind::Start {
-                event_id,
-                event_type,
-            } => LineKind::Start {
-                event_id: event_id.to_string(),
-                event_type: event_type.clone(),
-            },
-            PreviewKind::Delta { event_id, text } => LineKind::Delta {
-                event_id: event_id.to_string(),
-                text: text.clone(),
-            },
+            PreviewKind::Start { event_id, event_type } => {
+                LineKind::Start { event_id: event_id.to_string(), event_type: event_type.clone() }
+            }
+            PreviewKind::Delta { event_id, text } => {
+                LineKind::Delta { event_id: event_id.to_string(), text: text.clone() }
+            }
             PreviewKind::End => LineKind::End,
         };
         let line = Line {
@@ -117,38 +106,15 @@ impl PreviewFrame {
     /// # Errors
     /// When it is not a frame.
     pub fn parse(line: &str) -> Result<Self, LineError> {
-        let line: Line =
-            serde_json::from_str(line).map_err(|error| LineError(error.to_string()))?;
-        let event = |text: String| {
-            text.parse::<EventId>()
-                .map_err(|error| LineError(error.to_string()))
-        };
+        let line: Line = serde_json::from_str(line).map_err(|error| LineError(error.to_string()))?;
+        let event = |text: String| text.parse::<EventId>().map_err(|error| LineError(error.to_string()));
         let kind = match line.kind {
-            LineKind::Start {
-                event_id,
-                event_type,
-            } => PreviewKind::Start {
-                event_id: event(event_id)?,
-                event_type,
-            },
-            LineKind::Delta { event_id, text } => PreviewKind::Delta {
-                event_id: event(event_id)?,
-                text,
-            },
+            LineKind::Start { event_id, event_type } => PreviewKind::Start { event_id: event(event_id)?, event_type },
+            LineKind::Delta { event_id, text } => PreviewKind::Delta { event_id: event(event_id)?, text },
             LineKind::End => PreviewKind::End,
         };
-        let session = line
-            .session
-            .parse()
-            .map_err(|error: tenure_core::IdError| LineError(error.to_string()))?;
-        Ok(Self {
-            session,
-            epoch: line.epoch,
-            after_seq: line.after_seq,
-            attempt: line.attempt,
-            n: line.n,
-            kind,
-        })
+        let session = line.session.parse().map_err(|error: tenure_core::IdError| LineError(error.to_string()))?;
+        Ok(Self { session, epoch: line.epoch, after_seq: line.after_seq, attempt: line.attempt, n: line.n, kind })
     }
 }
 
@@ -160,14 +126,8 @@ mod tests {
     fn a_frame_survives_its_line() {
         let event_id = EventId::from_bits(7);
         for kind in [
-            PreviewKind::Start {
-                event_id,
-                event_type: "agent.message".into(),
-            },
-            PreviewKind::Delta {
-                event_id,
-                text: "a\u{0}\n\"ü".into(),
-            },
+            PreviewKind::Start { event_id, event_type: "agent.message".into() },
+            PreviewKind::Delta { event_id, text: "a\u{0}\n\"ü".into() },
             PreviewKind::End,
         ] {
             let frame = PreviewFrame {
@@ -180,21 +140,13 @@ mod tests {
             };
             let line = frame.to_line();
             assert!(!line.contains('\n'));
-            assert_eq!(
-                PreviewFrame::parse(&line).expect("it was just written"),
-                frame
-            );
+            assert_eq!(PreviewFrame::parse(&line).expect("it was just written"), frame);
         }
     }
 
     #[test]
     fn a_line_that_is_no_frame_is_refused() {
-        for line in [
-            "",
-            "{}",
-            "[1]",
-            r#"{"session":"x","epoch":1,"after_seq":1,"attempt":1,"n":1,"kind":"end"}"#,
-        ] {
+        for line in ["", "{}", "[1]", r#"{"session":"x","epoch":1,"after_seq":1,"attempt":1,"n":1,"kind":"end"}"#] {
             assert!(PreviewFrame::parse(line).is_err(), "{line}");
         }
     }

@@ -34,20 +34,15 @@ pub fn document() -> Value {
 }
 
 fn describe(operation: &Operation) -> Value {
-    let in_path = operation
-        .path
-        .split('/')
-        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = in_path.map(
-        |name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
-    );
-    let in_query = operation
-        .query
-        .iter()
-        .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}));
+    let in_path = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path =
+        in_path.map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+    let in_query =
+        operation.query.iter().map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}));
     let mut parameters: Vec<Value> = in_path.chain(in_query).collect();
     if operation.method == "post" && !operation.is_open {
-        parameters.push(json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}}));
+        parameters
+            .push(json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}}));
     }
     let mut described = json!({
         "operationId": operation.id,
@@ -59,11 +54,7 @@ fn describe(operation: &Operation) -> Value {
         },
     });
     if let Some((kind, schema)) = operation.request {
-        let schema = if schema.is_empty() {
-            json!({})
-        } else {
-            reference(schema)
-        };
+        let schema = if schema.is_empty() { json!({}) } else { reference(schema) };
         described["requestBody"] = json!({"content": {kind: {"schema": schema}}});
     }
     if operation.is_open {
@@ -99,13 +90,9 @@ mod tests {
         references(&document, &mut found);
         for target in found {
             let name = target.trim_start_matches("#/components/schemas/");
-            assert!(
-                document["components"]["schemas"][name].is_object(),
-                "{target}"
-            );
+            assert!(document["components"]["schemas"][name].is_object(), "{target}");
         }
-        let ids: std::collections::BTreeSet<_> =
-            OPERATIONS.iter().map(|operation| operation.id).collect();
+        let ids: std::collections::BTreeSet<_> = OPERATIONS.iter().map(|operation| operation.id).collect();
         assert_eq!(ids.len(), OPERATIONS.len());
     }
 
@@ -113,19 +100,10 @@ mod tests {
     fn the_schema_of_events_names_every_type_that_is_written() {
         let document = document();
         let types = &document["components"]["schemas"]["Event"]["properties"]["type"]["enum"];
-        let names: Vec<&str> = types
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
-        for name in [
-            "user.message",
-            "agent.tool_use",
-            "session.status_idle",
-            "span.model_request_end",
-            "environment.reset",
-        ] {
+        let names: Vec<&str> = types.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        for name in
+            ["user.message", "agent.tool_use", "session.status_idle", "span.model_request_end", "environment.reset"]
+        {
             assert!(names.contains(&name), "{name}");
         }
     }

@@ -9,9 +9,7 @@ use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{
-    Agent, AgentId, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp,
-};
+use tenure_core::{Agent, AgentId, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp};
 
 /// Longest title, in characters.
 const MAX_TITLE: usize = 512;
@@ -165,8 +163,7 @@ impl WireSession {
         };
         let mut warnings = Vec::new();
         if budget.has_unpriced {
-            warnings
-                .push("a model without a known price was used; its cost is not counted".to_owned());
+            warnings.push("a model without a known price was used; its cost is not counted".to_owned());
         }
         Self {
             id: session.id.to_string(),
@@ -192,16 +189,12 @@ impl WireSession {
                 cost_usd: dollars(budget.cost_usd_micros),
                 has_unpriced: budget.has_unpriced,
             },
-            stats: WireStats {
-                duration_seconds: around.updated_at.since(session.created_at) as f64 / 1_000.0,
-            },
+            stats: WireStats { duration_seconds: around.updated_at.since(session.created_at) as f64 / 1_000.0 },
             resources: Vec::new(),
             vault_ids: Vec::new(),
             outcome_evaluations: Vec::new(),
             deployment_id: None,
-            phase: phase(session, around.is_leased, around.inbox_len)
-                .name()
-                .into(),
+            phase: phase(session, around.is_leased, around.inbox_len).name().into(),
             wait: session.wait.as_ref().map(WireWait::of),
             stop_reason,
             limits: WireLimits::of(budget.limits),
@@ -256,37 +249,24 @@ impl SessionCreate {
     /// # Errors
     /// The first field that is wrong or not served.
     pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
-        fields.refuse(
-            "resources",
-            "resources are not served yet; write files with PUT /v1/sessions/{id}/files",
-        )?;
+        fields.refuse("resources", "resources are not served yet; write files with PUT /v1/sessions/{id}/files")?;
         fields.refuse("vault_ids", "vaults are not served yet")?;
         let (agent, version) = read_agent(fields)?;
         let environment = fields.required_text("environment_id", 128)?;
         let environment = environment.parse().map_err(|_| {
-            Problem::new(
-                Code::EnvironmentNotFound,
-                format!("environment_id: there is no environment {environment:?}"),
-            )
+            Problem::new(Code::EnvironmentNotFound, format!("environment_id: there is no environment {environment:?}"))
         })?;
         let inputs = match fields.list(INITIAL_EVENTS, crate::event::MAX_EVENTS)? {
             Some(list) if !list.is_empty() => read_events(fields, INITIAL_EVENTS)?,
             Some(_) | None => Vec::new(),
         };
-        if inputs
-            .iter()
-            .any(|input| !matches!(input, InputBody::Message { .. } | InputBody::System { .. }))
-        {
+        if inputs.iter().any(|input| !matches!(input, InputBody::Message { .. } | InputBody::System { .. })) {
             return Err(Problem::new(
                 Code::UnsupportedEvent,
                 format!("{INITIAL_EVENTS}: a session begins with messages"),
             ));
         }
-        let metadata = fields
-            .metadata()?
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect();
+        let metadata = fields.metadata()?.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         Ok(Self {
             agent,
             version,
@@ -302,12 +282,7 @@ impl SessionCreate {
 fn read_agent(fields: &Fields<'_>) -> Result<(AgentId, Option<u32>), Problem> {
     let value = fields.required("agent")?;
     let parse = |text: String, path: &str| {
-        text.parse().map_err(|_| {
-            Problem::new(
-                Code::AgentNotFound,
-                format!("{path}: there is no agent {text:?}"),
-            )
-        })
+        text.parse().map_err(|_| Problem::new(Code::AgentNotFound, format!("{path}: there is no agent {text:?}")))
     };
     let path = fields.path("agent");
     if let Value::String(text) = value {
@@ -319,19 +294,13 @@ fn read_agent(fields: &Fields<'_>) -> Result<(AgentId, Option<u32>), Problem> {
         Some(kind) => {
             return Err(Problem::new(
                 Code::UnsupportedFeature,
-                format!(
-                    "{}: {kind:?} is not served yet; make a version of the agent instead",
-                    agent.path("type")
-                ),
+                format!("{}: {kind:?} is not served yet; make a version of the agent instead", agent.path("type")),
             ));
         }
     }
     let version = agent.number("version")?.filter(|version| *version > 0);
     let version = version.map(|version| u32::try_from(version).unwrap_or(u32::MAX));
-    Ok((
-        parse(agent.required_text("id", 128)?, &agent.path("id"))?,
-        version,
-    ))
+    Ok((parse(agent.required_text("id", 128)?, &agent.path("id"))?, version))
 }
 
 /// A change of a session.
@@ -353,10 +322,7 @@ impl SessionUpdate {
     pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
         fields.refuse("agent", "the agent of a session cannot be changed yet")?;
         fields.refuse("vault_ids", "vaults are not served yet")?;
-        let title = fields
-            .change("title")
-            .map(|_| fields.text("title", MAX_TITLE))
-            .transpose()?;
+        let title = fields.change("title").map(|_| fields.text("title", MAX_TITLE)).transpose()?;
         Ok(Self {
             title: title.map(Option::unwrap_or_default),
             metadata: fields.metadata()?,

@@ -14,9 +14,7 @@ pub fn write(at: Timestamp) -> String {
 
 /// Reads a time with any offset.
 pub fn read(text: &str) -> Option<Timestamp> {
-    text.parse::<jiff::Timestamp>()
-        .ok()
-        .map(|at| Timestamp(at.as_millisecond()))
+    text.parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_millisecond()))
 }
 
 #[cfg(test)]

@@ -44,35 +44,18 @@ pub fn secret(text: &str) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// Why it is not taken as signed.
-pub fn verify(
-    secret: &[u8],
-    signed: Signed<'_>,
-    body: &[u8],
-    now_seconds: i64,
-) -> Result<(), Unsigned> {
+pub fn verify(secret: &[u8], signed: Signed<'_>, body: &[u8], now_seconds: i64) -> Result<(), Unsigned> {
     let time: i64 = signed.timestamp.parse().map_err(|_| Unsigned::NoTime)?;
     if now_seconds.saturating_sub(time).saturating_abs() > TOLERANCE_SECONDS {
         return Err(Unsigned::TooFarOff);
     }
-    let content = [
-        signed.id.as_bytes(),
-        b".",
-        signed.timestamp.as_bytes(),
-        b".",
-        body,
-    ]
-    .concat();
+    let content = [signed.id.as_bytes(), b".", signed.timestamp.as_bytes(), b".", body].concat();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let fits = |entry: &str| {
         let code = entry.strip_prefix("v1,").and_then(base64::read_standard);
         code.is_some_and(|code| hmac::verify(&key, &content, &code).is_ok())
     };
-    if signed
-        .signatures
-        .split_ascii_whitespace()
-        .take(MAX_SIGNATURES)
-        .any(fits)
-    {
+    if signed.signatures.split_ascii_whitespace().take(MAX_SIGNATURES).any(fits) {
         Ok(())
     } else {
         Err(Unsigned::NoFit)
@@ -93,12 +76,7 @@ mod tests {
     };
 
     fn check(signed: Signed<'_>, body: &str, now: i64) -> Result<(), Unsigned> {
-        verify(
-            &secret(SECRET).expect("a secret"),
-            signed,
-            body.as_bytes(),
-            now,
-        )
+        verify(&secret(SECRET).expect("a secret"), signed, body.as_bytes(), now)
     }
 
     #[test]
@@ -119,72 +97,14 @@ mod tests {
     #[test]
     fn o_053_other_bytes_ids_times_and_signatures_do_not_fit() {
         let at = 1_614_265_330;
-        assert_eq!(
-            check(SIGNED, r#"{"test":2432232314}"#, at),
-            Err(Unsigned::NoFit)
-        );
-        assert_eq!(
-            check(
-                Signed {
-                    id: "msg_other",
-                    ..SIGNED
-                },
-                BODY,
-                at
-            ),
-            Err(Unsigned::NoFit)
-        );
-        assert_eq!(
-            check(
-                Signed {
-                    timestamp: "1614265331",
-                    ..SIGNED
-                },
-                BODY,
-                at
-            ),
-            Err(Unsigned::NoFit)
-        );
-        assert_eq!(
-            check(
-                Signed {
-                    timestamp: "",
-                    ..SIGNED
-                },
-                BODY,
-                at
-            ),
-            Err(Unsigned::NoTime)
-        );
-        for signatures in [
-            "",
-            "v1,",
-            "v2,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
-            "v1,xxxx",
-        ] {
-            assert_eq!(
-                check(
-                    Signed {
-                        signatures,
-                        ..SIGNED
-                    },
-                    BODY,
-                    at
-                ),
-                Err(Unsigned::NoFit)
-            );
+        assert_eq!(check(SIGNED, r#"{"test":2432232314}"#, at), Err(Unsigned::NoFit));
+        assert_eq!(check(Signed { id: "msg_other", ..SIGNED }, BODY, at), Err(Unsigned::NoFit));
+        assert_eq!(check(Signed { timestamp: "1614265331", ..SIGNED }, BODY, at), Err(Unsigned::NoFit));
+        assert_eq!(check(Signed { timestamp: "", ..SIGNED }, BODY, at), Err(Unsigned::NoTime));
+        for signatures in ["", "v1,", "v2,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", "v1,xxxx"] {
+            assert_eq!(check(Signed { signatures, ..SIGNED }, BODY, at), Err(Unsigned::NoFit));
         }
         let two = format!("v1,xxxx {}", SIGNED.signatures);
-        assert_eq!(
-            check(
-                Signed {
-                    signatures: &two,
-                    ..SIGNED
-                },
-                BODY,
-                at
-            ),
-            Ok(())
-        );
+        assert_eq!(check(Signed { signatures: &two, ..SIGNED }, BODY, at), Ok(()));
     }
 }

@@ -6,9 +6,7 @@ use crate::fields::{Fields, Problem, change_metadata, text};
 use crate::limits::LimitsChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{
-    Agent, AgentId, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome,
-};
+use tenure_core::{Agent, AgentId, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome};
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 256;
@@ -60,10 +58,7 @@ impl AgentChange {
             ));
         }
         let described = |name: &str, max| -> Result<Option<Option<String>>, Problem> {
-            fields
-                .change(name)
-                .map(|_| fields.text(name, max))
-                .transpose()
+            fields.change(name).map(|_| fields.text(name, max)).transpose()
         };
         if let Some(run_loop) = fields.text("loop", 32)?
             && run_loop != "built_in"
@@ -83,26 +78,14 @@ impl AgentChange {
         };
         Ok(Self {
             version: fields.number("version")?,
-            model: fields
-                .get("model")
-                .map(|value| read_model(value, &fields.path("model")))
-                .transpose()?,
+            model: fields.get("model").map(|value| read_model(value, &fields.path("model"))).transpose()?,
             name,
             description: described("description", MAX_DESCRIPTION)?,
             system: described("system", MAX_SYSTEM)?,
-            tools: fields
-                .change("tools")
-                .map(|_| tool::read_all(fields))
-                .transpose()?,
-            fallback_models: fields
-                .change("fallback_models")
-                .map(|_| read_models(fields))
-                .transpose()?,
+            tools: fields.change("tools").map(|_| tool::read_all(fields)).transpose()?,
+            fallback_models: fields.change("fallback_models").map(|_| read_models(fields)).transpose()?,
             limits,
-            policies: fields
-                .inner("policies")?
-                .map(|policies| PoliciesChange::read(&policies))
-                .transpose()?,
+            policies: fields.inner("policies")?.map(|policies| PoliciesChange::read(&policies)).transpose()?,
             metadata: fields.metadata()?,
         })
     }
@@ -112,12 +95,7 @@ impl AgentChange {
     /// # Errors
     /// When name or model are missing.
     pub fn create(self, id: AgentId, tenant: TenantId, now: Timestamp) -> Result<Agent, Problem> {
-        let missing = |name: &str| {
-            Problem::new(
-                Code::MissingField,
-                format!("{name}: this field is required"),
-            )
-        };
+        let missing = |name: &str| Problem::new(Code::MissingField, format!("{name}: this field is required"));
         let mut agent = Agent {
             id,
             version: 1,
@@ -145,18 +123,8 @@ impl AgentChange {
     /// # Errors
     /// When the result breaks a bound.
     pub fn apply(self, agent: &mut Agent) -> Result<(), Problem> {
-        let Self {
-            version: _,
-            model,
-            name,
-            description,
-            system,
-            tools,
-            fallback_models,
-            limits,
-            policies,
-            metadata,
-        } = self;
+        let Self { version: _, model, name, description, system, tools, fallback_models, limits, policies, metadata } =
+            self;
         agent.model = model.unwrap_or_else(|| agent.model.clone());
         agent.name = name.unwrap_or_else(|| agent.name.clone());
         agent.description = description.unwrap_or_else(|| agent.description.clone());
@@ -172,15 +140,9 @@ impl AgentChange {
 
     /// The models that it names, each with its place.
     pub fn models(&self) -> Vec<(String, String)> {
-        let main = self
-            .model
-            .iter()
-            .map(|model| ("model".to_owned(), model.clone()));
+        let main = self.model.iter().map(|model| ("model".to_owned(), model.clone()));
         let others = self.fallback_models.iter().flatten().enumerate();
-        main.chain(
-            others.map(|(place, model)| (format!("fallback_models[{place}]"), model.clone())),
-        )
-        .collect()
+        main.chain(others.map(|(place, model)| (format!("fallback_models[{place}]"), model.clone()))).collect()
     }
 
     /// Whether a limit of money is asked for.
@@ -199,10 +161,7 @@ fn read_model(value: &Value, path: &str) -> Result<String, Problem> {
         Value::String(_) => text(value, path, MAX_MODEL)?,
         _ => {
             let model = Fields::at(value, path)?;
-            model.refuse(
-                "effort",
-                "effort is not served yet; the provider's setting is used",
-            )?;
+            model.refuse("effort", "effort is not served yet; the provider's setting is used")?;
             model.refuse("inference_geo", "regions are not served")?;
             if let Some(speed) = model.text("speed", 32)?
                 && speed != "standard"
@@ -222,12 +181,8 @@ fn read_model(value: &Value, path: &str) -> Result<String, Problem> {
 }
 
 fn read_models(fields: &Fields<'_>) -> Result<Vec<String>, Problem> {
-    let list = fields
-        .list("fallback_models", MAX_FALLBACKS)?
-        .unwrap_or_default();
-    list.into_iter()
-        .map(|(path, value)| read_model(value, &path))
-        .collect()
+    let list = fields.list("fallback_models", MAX_FALLBACKS)?.unwrap_or_default();
+    list.into_iter().map(|(path, value)| read_model(value, &path)).collect()
 }
 
 /// Changes of policies; fields that are left out stay.
@@ -255,10 +210,8 @@ impl PoliciesChange {
             }
         }
         if let Some(approval) = policies.inner("approval")? {
-            change.approval_seconds = approval
-                .change("timeout_seconds")
-                .map(|_| approval.number("timeout_seconds"))
-                .transpose()?;
+            change.approval_seconds =
+                approval.change("timeout_seconds").map(|_| approval.number("timeout_seconds")).transpose()?;
         }
         change.unknown_outcome = match policies.text("unknown_outcome", 32)?.as_deref() {
             None => None,
@@ -271,10 +224,8 @@ impl PoliciesChange {
                 ));
             }
         };
-        change.max_output_tokens = policies
-            .change("max_output_tokens")
-            .map(|_| policies.number("max_output_tokens"))
-            .transpose()?;
+        change.max_output_tokens =
+            policies.change("max_output_tokens").map(|_| policies.number("max_output_tokens")).transpose()?;
         Ok(change)
     }
 

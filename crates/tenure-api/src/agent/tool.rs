@@ -43,10 +43,7 @@ pub(super) fn read_all(fields: &Fields<'_>) -> Result<Vec<Tool>, Problem> {
             Tool::Custom(custom) => custom.name.clone(),
         };
         if !names.insert(name.clone()) {
-            return Err(Problem::invalid(
-                &path,
-                format_args!("{name} is listed twice"),
-            ));
+            return Err(Problem::invalid(&path, format_args!("{name} is listed twice")));
         }
         tools.push(tool);
     }
@@ -64,10 +61,7 @@ fn read(tool: &Fields<'_>) -> Result<Tool, Problem> {
             Ok(Tool::Waits { default, configs })
         }
         "custom" => read_custom(tool).map(Tool::Custom),
-        kind => Err(Problem::new(
-            Code::UnsupportedTool,
-            format!("{}: {kind:?} is not served", tool.path("type")),
-        )),
+        kind => Err(Problem::new(Code::UnsupportedTool, format!("{}: {kind:?} is not served", tool.path("type")))),
     }
 }
 
@@ -92,10 +86,7 @@ fn read_set(
             if is_on {
                 return Err(Problem::new(
                     Code::UnsupportedTool,
-                    format!(
-                        "{}: {name} is not served yet; switch it off with enabled false",
-                        config.path("name")
-                    ),
+                    format!("{}: {name} is not served yet; switch it off with enabled false", config.path("name")),
                 ));
             }
             continue;
@@ -103,18 +94,12 @@ fn read_set(
         if !known.contains(&name.as_str()) {
             return Err(Problem::invalid(
                 &config.path("name"),
-                format_args!(
-                    "there is no tool {name:?} in this set; there are {}",
-                    known.join(", ")
-                ),
+                format_args!("there is no tool {name:?} in this set; there are {}", known.join(", ")),
             ));
         }
         let read = read_config(&config, default)?;
         if configs.insert(name.clone(), read).is_some() {
-            return Err(Problem::invalid(
-                &path,
-                format_args!("{name} is listed twice"),
-            ));
+            return Err(Problem::invalid(&path, format_args!("{name} is listed twice")));
         }
     }
     Ok((default, configs))
@@ -151,50 +136,24 @@ fn read_config(config: &Fields<'_>, default: ToolConfig) -> Result<ToolConfig, P
             }
         }),
     };
-    Ok(ToolConfig {
-        enabled: config.flag("enabled")?.unwrap_or(default.enabled),
-        permission,
-        effect,
-    })
+    Ok(ToolConfig { enabled: config.flag("enabled")?.unwrap_or(default.enabled), permission, effect })
 }
 
 fn read_custom(tool: &Fields<'_>) -> Result<CustomTool, Problem> {
     let name = tool.required_text("name", MAX_NAME)?;
-    if !name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-    {
-        return Err(Problem::invalid(
-            &tool.path("name"),
-            "may hold letters, digits, _ and - only",
-        ));
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
+        return Err(Problem::invalid(&tool.path("name"), "may hold letters, digits, _ and - only"));
     }
-    if WORKSPACE_TOOLS
-        .iter()
-        .chain(&WAIT_TOOLS)
-        .any(|known| *known == name)
-    {
-        return Err(Problem::invalid(
-            &tool.path("name"),
-            format_args!("{name} is the name of a built-in tool"),
-        ));
+    if WORKSPACE_TOOLS.iter().chain(&WAIT_TOOLS).any(|known| *known == name) {
+        return Err(Problem::invalid(&tool.path("name"), format_args!("{name} is the name of a built-in tool")));
     }
     let schema = tool.required("input_schema")?;
     let fields = Fields::at(schema, &tool.path("input_schema"))?;
     if fields.kind()? != "object" {
-        return Err(Problem::invalid(
-            &fields.path("type"),
-            "the input of a tool is an object",
-        ));
+        return Err(Problem::invalid(&fields.path("type"), "the input of a tool is an object"));
     }
-    let description = tool
-        .text("description", MAX_DESCRIPTION)?
-        .unwrap_or_default();
-    Ok(CustomTool {
-        name,
-        description,
-        input_schema: Json::from_value(schema),
-    })
+    let description = tool.text("description", MAX_DESCRIPTION)?.unwrap_or_default();
+    Ok(CustomTool { name, description, input_schema: Json::from_value(schema) })
 }
 
 /// A tool as the API shows it.
@@ -254,14 +213,10 @@ pub fn effective_tools(agent: &Agent) -> (Vec<EffectiveTool>, Vec<String>) {
                     ));
                 }
             }
-            Tool::Waits { default, configs } => {
-                tools.extend(offered(&WAIT_TOOLS, *default, configs))
+            Tool::Waits { default, configs } => tools.extend(offered(&WAIT_TOOLS, *default, configs)),
+            Tool::Custom(custom) => {
+                tools.push(EffectiveTool { name: custom.name.clone(), permission: "client".into(), effect: None })
             }
-            Tool::Custom(custom) => tools.push(EffectiveTool {
-                name: custom.name.clone(),
-                permission: "client".into(),
-                effect: None,
-            }),
         }
     }
     (tools, warnings)

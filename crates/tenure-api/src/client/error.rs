@@ -61,21 +61,14 @@ impl Error {
         } else {
             Unreached::Broken
         };
-        Self::Unreachable {
-            base: base.to_owned(),
-            reason,
-            source,
-        }
+        Self::Unreachable { base: base.to_owned(), reason, source }
     }
 
     /// The refusal of the server, if it is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::Address { .. }
-            | Self::Unreachable { .. }
-            | Self::Unreadable { .. }
-            | Self::Unsendable { .. } => None,
+            Self::Address { .. } | Self::Unreachable { .. } | Self::Unreadable { .. } | Self::Unsendable { .. } => None,
         }
     }
 }
@@ -86,21 +79,13 @@ impl fmt::Display for Error {
             Self::Address { address, reason } => {
                 write!(f, "{address:?} is not the address of a server: {reason}")
             }
-            Self::Unreachable {
-                base,
-                reason: Unreached::NoConnection,
-                ..
-            } => write!(f, "nothing answers at {base}"),
-            Self::Unreachable {
-                base,
-                reason: Unreached::TimedOut,
-                ..
-            } => write!(f, "server at {base} did not answer in time"),
-            Self::Unreachable {
-                base,
-                reason: Unreached::Broken,
-                ..
-            } => write!(f, "connection to the server at {base} broke"),
+            Self::Unreachable { base, reason: Unreached::NoConnection, .. } => write!(f, "nothing answers at {base}"),
+            Self::Unreachable { base, reason: Unreached::TimedOut, .. } => {
+                write!(f, "server at {base} did not answer in time")
+            }
+            Self::Unreachable { base, reason: Unreached::Broken, .. } => {
+                write!(f, "connection to the server at {base} broke")
+            }
             Self::Refused(refusal) => write!(f, "{}", refusal.message),
             Self::Unreadable { base, reason } => {
                 write!(f, "cannot read the answer of {base}: {reason}")
@@ -114,10 +99,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unreachable { source, .. } => Some(source),
-            Self::Address { .. }
-            | Self::Refused(_)
-            | Self::Unreadable { .. }
-            | Self::Unsendable { .. } => None,
+            Self::Address { .. } | Self::Refused(_) | Self::Unreadable { .. } | Self::Unsendable { .. } => None,
         }
     }
 }
@@ -173,11 +155,7 @@ impl Refusal {
             hint: text("hint"),
             docs: text("docs"),
             details: error.get("details").cloned().unwrap_or(Value::Null),
-            request_id: value
-                .get("request_id")
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-                .or(request_id),
+            request_id: value.get("request_id").and_then(Value::as_str).map(str::to_owned).or(request_id),
         }
     }
 }
@@ -214,9 +192,6 @@ mod tests {
 
     #[test]
     fn an_empty_error_body_still_says_the_status() {
-        assert_eq!(
-            Refusal::read(503, None, b"").message,
-            "HTTP status 503 without a reason"
-        );
+        assert_eq!(Refusal::read(503, None, b"").message, "HTTP status 503 without a reason");
     }
 }

@@ -87,30 +87,15 @@ mod tests {
     use super::*;
 
     fn frame(id: Option<&str>, event: &str, data: &str) -> Frame {
-        Frame {
-            id: id.map(str::to_owned),
-            event: event.to_owned(),
-            data: data.to_owned(),
-        }
+        Frame { id: id.map(str::to_owned), event: event.to_owned(), data: data.to_owned() }
     }
 
     /// Feeds the text whole, byte by byte, and with other line ends: the frames are the same.
     fn check(text: &str, expected: &[Frame]) {
-        for text in [
-            text.to_owned(),
-            text.replace('\n', "\r\n"),
-            text.replace('\n', "\r"),
-        ] {
-            assert_eq!(
-                Frames::default().push(text.as_bytes()),
-                Ok(expected.to_vec()),
-                "whole: {text:?}"
-            );
+        for text in [text.to_owned(), text.replace('\n', "\r\n"), text.replace('\n', "\r")] {
+            assert_eq!(Frames::default().push(text.as_bytes()), Ok(expected.to_vec()), "whole: {text:?}");
             let mut frames = Frames::default();
-            let bytes = text
-                .bytes()
-                .flat_map(|byte| frames.push(&[byte]).unwrap())
-                .collect::<Vec<_>>();
+            let bytes = text.bytes().flat_map(|byte| frames.push(&[byte]).unwrap()).collect::<Vec<_>>();
             assert_eq!(bytes, expected, "byte by byte: {text:?}");
         }
     }
@@ -125,10 +110,7 @@ mod tests {
 
     #[test]
     fn comments_and_frames_without_data_are_left_out() {
-        check(
-            ": still here\n\nevent: x\n\nevent: y\ndata: 1\n\n",
-            &[frame(None, "y", "1")],
-        );
+        check(": still here\n\nevent: x\n\nevent: y\ndata: 1\n\n", &[frame(None, "y", "1")]);
     }
 
     #[test]

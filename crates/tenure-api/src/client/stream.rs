@@ -59,12 +59,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) async fn open(
-        client: Client,
-        session: String,
-        from: From,
-        previews: bool,
-    ) -> Result<Self, Error> {
+    pub(crate) async fn open(client: Client, session: String, from: From, previews: bool) -> Result<Self, Error> {
         let mut stream = Self {
             client,
             session,
@@ -152,10 +147,7 @@ impl EventStream {
             query.push(("event_deltas[]", "agent.message"));
         }
         let path = ["v1", "sessions", &self.session, "events", "stream"];
-        let request = self
-            .client
-            .request(Method::GET, &path, &query)?
-            .header("accept", "text/event-stream");
+        let request = self.client.request(Method::GET, &path, &query)?.header("accept", "text/event-stream");
         self.connection = Some(self.client.send(request, &headers).await?);
         self.decoder = Frames::default();
         Ok(())
@@ -173,15 +165,10 @@ impl EventStream {
     }
 
     fn wait_again(&mut self) -> Next {
-        let most = FIRST_WAIT
-            .saturating_mul(1 << self.failures.min(8))
-            .min(LONGEST_WAIT);
+        let most = FIRST_WAIT.saturating_mul(1 << self.failures.min(8)).min(LONGEST_WAIT);
         let wait = most.mul_f64(rand::rng().random_range(0.1..=1.0));
         self.failures += 1;
         self.pending_wait = Some(wait);
-        Next::Reconnecting {
-            failures: self.failures,
-            wait,
-        }
+        Next::Reconnecting { failures: self.failures, wait }
     }
 }

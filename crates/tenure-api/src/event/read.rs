@@ -25,14 +25,9 @@ pub fn read_events(fields: &Fields<'_>, name: &str) -> Result<Vec<InputBody>, Pr
     fields.required(name)?;
     let list = fields.list(name, MAX_EVENTS)?.unwrap_or_default();
     if list.is_empty() {
-        return Err(Problem::invalid(
-            &fields.path(name),
-            "must hold at least one event",
-        ));
+        return Err(Problem::invalid(&fields.path(name), "must hold at least one event"));
     }
-    list.into_iter()
-        .map(|(path, value)| read_event(&Fields::at(value, &path)?))
-        .collect()
+    list.into_iter().map(|(path, value)| read_event(&Fields::at(value, &path)?)).collect()
 }
 
 /// Reads `content` as that of a message.
@@ -43,10 +38,7 @@ pub fn read_message(fields: &Fields<'_>) -> Result<Vec<Block>, Problem> {
     let content = read_content(fields)?;
     let is_blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
     if content.iter().all(is_blank) {
-        return Err(Problem::invalid(
-            &fields.path("content"),
-            "must say something",
-        ));
+        return Err(Problem::invalid(&fields.path("content"), "must say something"));
     }
     Ok(content)
 }
@@ -56,17 +48,12 @@ fn read_event(event: &Fields<'_>) -> Result<InputBody, Problem> {
     match event.kind()? {
         "user.message" => {
             event.required("content")?;
-            Ok(InputBody::Message {
-                content: read_message(event)?,
-            })
+            Ok(InputBody::Message { content: read_message(event)? })
         }
         "system.message" => {
             event.required("content")?;
             let content = read_message(event)?;
-            if content
-                .iter()
-                .any(|block| matches!(block, Block::Media { .. }))
-            {
+            if content.iter().any(|block| matches!(block, Block::Media { .. })) {
                 return Err(Problem::new(
                     Code::UnsupportedContent,
                     format!("{}: a system message is text only", event.path("content")),
@@ -78,9 +65,7 @@ fn read_event(event: &Fields<'_>) -> Result<InputBody, Problem> {
         "user.tool_confirmation" => {
             let decision = match event.required_text("result", 16)?.as_str() {
                 "allow" => Decision::Allow,
-                "deny" => Decision::Deny {
-                    message: event.text("deny_message", MAX_DENY_MESSAGE)?,
-                },
+                "deny" => Decision::Deny { message: event.text("deny_message", MAX_DENY_MESSAGE)? },
                 other => {
                     return Err(Problem::invalid(
                         &event.path("result"),
@@ -88,26 +73,19 @@ fn read_event(event: &Fields<'_>) -> Result<InputBody, Problem> {
                     ));
                 }
             };
-            Ok(InputBody::Confirmation {
-                tool_use_id: call(event, "tool_use_id")?,
-                decision,
-            })
+            Ok(InputBody::Confirmation { tool_use_id: call(event, "tool_use_id")?, decision })
         }
         "user.custom_tool_result" => Ok(InputBody::CustomResult {
             tool_use_id: call(event, "custom_tool_use_id")?,
             content: read_content(event)?,
             is_error: event.flag("is_error")?.unwrap_or(false),
         }),
-        kind @ ("user.tool_result" | "user.define_outcome") => Err(Problem::new(
-            Code::UnsupportedEvent,
-            format!("{}: {kind} is not served yet", event.path("type")),
-        )),
+        kind @ ("user.tool_result" | "user.define_outcome") => {
+            Err(Problem::new(Code::UnsupportedEvent, format!("{}: {kind} is not served yet", event.path("type"))))
+        }
         kind => Err(Problem::new(
             Code::UnsupportedEvent,
-            format!(
-                "{}: {kind:?} is no event that clients send",
-                event.path("type")
-            ),
+            format!("{}: {kind:?} is no event that clients send", event.path("type")),
         )),
     }
 }
@@ -115,13 +93,7 @@ fn read_event(event: &Fields<'_>) -> Result<InputBody, Problem> {
 fn call(event: &Fields<'_>, name: &str) -> Result<EventId, Problem> {
     let text = event.required_text(name, 128)?;
     text.parse().map_err(|_| {
-        Problem::new(
-            Code::UnknownToolUse,
-            format!(
-                "{}: there is no call {text:?} in this session",
-                event.path(name)
-            ),
-        )
+        Problem::new(Code::UnknownToolUse, format!("{}: there is no call {text:?} in this session", event.path(name)))
     })
 }
 
@@ -131,20 +103,14 @@ fn read_content(fields: &Fields<'_>) -> Result<Vec<Block>, Problem> {
         return Ok(vec![Block::Text(text.clone())]);
     }
     let list = fields.list("content", MAX_BLOCKS)?.unwrap_or_default();
-    list.into_iter()
-        .map(|(path, value)| read_block(value, &path))
-        .collect()
+    list.into_iter().map(|(path, value)| read_block(value, &path)).collect()
 }
 
 fn read_block(value: &Value, path: &str) -> Result<Block, Problem> {
     let block = Fields::at(value, path)?;
     let kind = match block.kind()? {
         "text" => {
-            return Ok(Block::Text(text(
-                block.required("text")?,
-                &block.path("text"),
-                MAX_TEXT,
-            )?));
+            return Ok(Block::Text(text(block.required("text")?, &block.path("text"), MAX_TEXT)?));
         }
         "image" => MediaKind::Image,
         "document" => MediaKind::Document,
@@ -152,10 +118,7 @@ fn read_block(value: &Value, path: &str) -> Result<Block, Problem> {
         other => {
             return Err(Problem::new(
                 Code::UnsupportedContent,
-                format!(
-                    "{}: blocks of type {other:?} are not taken",
-                    block.path("type")
-                ),
+                format!("{}: blocks of type {other:?} are not taken", block.path("type")),
             ));
         }
     };
@@ -169,8 +132,5 @@ fn read_block(value: &Value, path: &str) -> Result<Block, Problem> {
             ));
         }
     }
-    Ok(Block::Media {
-        kind,
-        json: Json::from_value(value),
-    })
+    Ok(Block::Media { kind, json: Json::from_value(value) })
 }

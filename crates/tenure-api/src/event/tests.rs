@@ -3,20 +3,11 @@ use crate::fields::Fields;
 use tenure_core::{EventId, InputBody, Origin, Timestamp};
 
 fn row(body: Body) -> Value {
-    let event = Event {
-        id: EventId::from_bits(5),
-        seq: 3,
-        at: Timestamp(1_796_005_870_120),
-        step: 2,
-        body,
-    };
+    let event = Event { id: EventId::from_bits(5), seq: 3, at: Timestamp(1_796_005_870_120), step: 2, body };
     let wire = WireEvent::of(&event);
     let value = serde_json::to_value(&wire).expect("plain");
     assert_eq!(value["type"], wire.type_name());
-    assert_eq!(
-        serde_json::from_value::<WireEvent>(value.clone()).expect("read back"),
-        wire
-    );
+    assert_eq!(serde_json::from_value::<WireEvent>(value.clone()).expect("read back"), wire);
     value
 }
 
@@ -28,14 +19,8 @@ fn the_private_form_of_a_block_is_never_shown() {
         blocks: vec![Json::parse(r#"{"signature":"sig"}"#).expect("json")],
     };
     let shown = [
-        row(Body::AgentMessage {
-            text: "hi\u{0}".into(),
-            origin: origin.clone(),
-        }),
-        row(Body::AgentThinking {
-            text: "hm".into(),
-            origin: origin.clone(),
-        }),
+        row(Body::AgentMessage { text: "hi\u{0}".into(), origin: origin.clone() }),
+        row(Body::AgentThinking { text: "hm".into(), origin: origin.clone() }),
         row(Body::AgentCustomToolUse {
             name: "ask_user".into(),
             input: Json::object(),
@@ -44,10 +29,7 @@ fn the_private_form_of_a_block_is_never_shown() {
         }),
     ];
     for value in &shown {
-        assert!(
-            !value.to_string().contains("sig") && !value.to_string().contains("secret-model"),
-            "{value}"
-        );
+        assert!(!value.to_string().contains("sig") && !value.to_string().contains("secret-model"), "{value}");
     }
     assert_eq!(
         shown[0],
@@ -60,11 +42,7 @@ fn the_private_form_of_a_block_is_never_shown() {
 
 #[test]
 fn a_queued_input_has_neither_seq_nor_time() {
-    let input = Input {
-        id: EventId::from_bits(1),
-        at: Timestamp(0),
-        body: InputBody::Interrupt,
-    };
+    let input = Input { id: EventId::from_bits(1), at: Timestamp(0), body: InputBody::Interrupt };
     let value = serde_json::to_value(WireEvent::queued(&input)).expect("plain");
     assert_eq!(
         value,
@@ -74,15 +52,8 @@ fn a_queued_input_has_neither_seq_nor_time() {
 
 #[test]
 fn errors_have_the_types_that_clients_know() {
-    let error = |class, retrying| {
-        row(Body::Error {
-            class,
-            message: "m".into(),
-            retrying,
-            request_id: None,
-        })["error"]
-            .clone()
-    };
+    let error =
+        |class, retrying| row(Body::Error { class, message: "m".into(), retrying, request_id: None })["error"].clone();
     assert_eq!(
         error(Class::Transient, true),
         json!({"type": "model_overloaded_error", "message": "m", "retry_status": {"type": "retrying"}})
@@ -111,20 +82,9 @@ fn events_of_clients_are_read() {
     assert_eq!(
         events,
         Ok(vec![
-            InputBody::Message {
-                content: vec![Block::Text("hi".into())]
-            },
-            InputBody::Confirmation {
-                tool_use_id,
-                decision: Decision::Deny {
-                    message: Some("no".into())
-                }
-            },
-            InputBody::CustomResult {
-                tool_use_id,
-                content: vec![],
-                is_error: false
-            },
+            InputBody::Message { content: vec![Block::Text("hi".into())] },
+            InputBody::Confirmation { tool_use_id, decision: Decision::Deny { message: Some("no".into()) } },
+            InputBody::CustomResult { tool_use_id, content: vec![], is_error: false },
             InputBody::Interrupt,
         ])
     );
@@ -134,16 +94,8 @@ fn events_of_clients_are_read() {
 fn a_mistake_is_named_with_its_place() {
     use crate::error::Code;
     for (events, code, place) in [
-        (
-            json!([{"type": "user.message"}]),
-            Code::MissingField,
-            "events[0].content",
-        ),
-        (
-            json!([{"type": "user.message", "content": []}]),
-            Code::InvalidField,
-            "events[0].content",
-        ),
+        (json!([{"type": "user.message"}]), Code::MissingField, "events[0].content"),
+        (json!([{"type": "user.message", "content": []}]), Code::InvalidField, "events[0].content"),
         (
             json!([{"type": "user.interrupt"}, {"type": "user.message", "content": [{"type": "text"}]}]),
             Code::MissingField,
@@ -154,26 +106,14 @@ fn a_mistake_is_named_with_its_place() {
             Code::UnsupportedContent,
             "events[0].content[0].type",
         ),
-        (
-            json!([{"type": "agent.message"}]),
-            Code::UnsupportedEvent,
-            "events[0].type",
-        ),
-        (
-            json!([{"type": "user.define_outcome"}]),
-            Code::UnsupportedEvent,
-            "events[0].type",
-        ),
+        (json!([{"type": "agent.message"}]), Code::UnsupportedEvent, "events[0].type"),
+        (json!([{"type": "user.define_outcome"}]), Code::UnsupportedEvent, "events[0].type"),
         (
             json!([{"type": "user.tool_confirmation", "result": "allow", "tool_use_id": "x"}]),
             Code::UnknownToolUse,
             "events[0].tool_use_id",
         ),
-        (
-            json!([{"type": "user.tool_confirmation", "result": "maybe"}]),
-            Code::InvalidField,
-            "events[0].result",
-        ),
+        (json!([{"type": "user.tool_confirmation", "result": "maybe"}]), Code::InvalidField, "events[0].result"),
         (json!([]), Code::InvalidField, "events"),
         (json!("x"), Code::InvalidField, "events"),
         (json!([1]), Code::InvalidField, "events[0]"),

@@ -67,17 +67,7 @@ const fn operation(
     summary: &'static str,
     reply: Reply,
 ) -> Operation {
-    Operation {
-        method,
-        path,
-        id,
-        summary,
-        query: &[],
-        request: None,
-        reply_type: JSON,
-        reply,
-        is_open: false,
-    }
+    Operation { method, path, id, summary, query: &[], request: None, reply_type: JSON, reply, is_open: false }
 }
 
 impl Operation {
@@ -109,14 +99,7 @@ impl Operation {
 
 /// All operations.
 pub const OPERATIONS: &[Operation] = &[
-    operation(
-        "post",
-        "/v1/agents",
-        "createAgent",
-        "Makes an agent.",
-        Reply::One("Agent"),
-    )
-    .body("AgentChange"),
+    operation("post", "/v1/agents", "createAgent", "Makes an agent.", Reply::One("Agent")).body("AgentChange"),
     operation(
         "get",
         "/v1/agents",
@@ -125,22 +108,10 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::Page("Agent"),
     )
     .query(LIST),
-    operation(
-        "get",
-        "/v1/agents/{agent_id}",
-        "getAgent",
-        "Gives one version of an agent.",
-        Reply::One("Agent"),
-    )
-    .query(&["version"]),
-    operation(
-        "post",
-        "/v1/agents/{agent_id}",
-        "updateAgent",
-        "Makes a new version of an agent.",
-        Reply::One("Agent"),
-    )
-    .body("AgentChange"),
+    operation("get", "/v1/agents/{agent_id}", "getAgent", "Gives one version of an agent.", Reply::One("Agent"))
+        .query(&["version"]),
+    operation("post", "/v1/agents/{agent_id}", "updateAgent", "Makes a new version of an agent.", Reply::One("Agent"))
+        .body("AgentChange"),
     operation(
         "post",
         "/v1/agents/{agent_id}/archive",
@@ -156,14 +127,8 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::Page("Agent"),
     )
     .query(LIST),
-    operation(
-        "post",
-        "/v1/environments",
-        "createEnvironment",
-        "Makes an environment.",
-        Reply::One("Environment"),
-    )
-    .body("EnvironmentChange"),
+    operation("post", "/v1/environments", "createEnvironment", "Makes an environment.", Reply::One("Environment"))
+        .body("EnvironmentChange"),
     operation(
         "get",
         "/v1/environments",
@@ -201,14 +166,8 @@ pub const OPERATIONS: &[Operation] = &[
         "Archives an environment.",
         Reply::One("Environment"),
     ),
-    operation(
-        "post",
-        "/v1/sessions",
-        "createSession",
-        "Makes a session; it starts idle.",
-        Reply::One("Session"),
-    )
-    .body("SessionCreate"),
+    operation("post", "/v1/sessions", "createSession", "Makes a session; it starts idle.", Reply::One("Session"))
+        .body("SessionCreate"),
     operation(
         "get",
         "/v1/sessions",
@@ -231,13 +190,7 @@ pub const OPERATIONS: &[Operation] = &[
         "include_archived",
         "tail",
     ]),
-    operation(
-        "get",
-        "/v1/sessions/{session_id}",
-        "getSession",
-        "Gives a session.",
-        Reply::One("Session"),
-    ),
+    operation("get", "/v1/sessions/{session_id}", "getSession", "Gives a session.", Reply::One("Session")),
     operation(
         "post",
         "/v1/sessions/{session_id}",
@@ -407,36 +360,8 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::Page("Approval"),
     )
     .query(&["limit", "page"]),
-    operation(
-        "get",
-        "/v1/nodes",
-        "listNodes",
-        "Lists the nodes of the installation.",
-        Reply::Page("Node"),
-    ),
-    operation(
-        "get",
-        "/healthz",
-        "healthz",
-        "Says that the process answers.",
-        Reply::One("Status"),
-    )
-    .open(),
-    operation(
-        "get",
-        "/readyz",
-        "readyz",
-        "Says that the store answers too.",
-        Reply::One("Status"),
-    )
-    .open(),
-    operation(
-        "get",
-        "/openapi.json",
-        "openapi",
-        "Gives this document.",
-        Reply::Bytes,
-    )
-    .gives(JSON)
-    .open(),
+    operation("get", "/v1/nodes", "listNodes", "Lists the nodes of the installation.", Reply::Page("Node")),
+    operation("get", "/healthz", "healthz", "Says that the process answers.", Reply::One("Status")).open(),
+    operation("get", "/readyz", "readyz", "Says that the store answers too.", Reply::One("Status")).open(),
+    operation("get", "/openapi.json", "openapi", "Gives this document.", Reply::Bytes).gives(JSON).open(),
 ];
