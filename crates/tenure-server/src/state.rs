@@ -6,7 +6,9 @@ use crate::rate::Rate;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tenure_core::SessionId;
+use tenure_api::callback;
+use tenure_api::event::WireEvent;
+use tenure_core::{Block, Body, Event, SessionId};
 use tenure_store::Store;
 use tokio_util::sync::CancellationToken;
 
@@ -97,6 +99,21 @@ impl ServerState {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.config.store
+    }
+
+    /// An event as its readers see it: with links of callbacks, which no log holds (design 7.9).
+    pub(crate) fn shown(&self, session: SessionId, event: &Event) -> WireEvent {
+        let Body::AgentToolResult { tool_use_id, content, outcome } = &event.body else { return WireEvent::of(event) };
+        let link = |block: &Block| match block {
+            Block::Text(text) => {
+                let (url, key) = (&self.config.public_url, &self.config.installation_key);
+                Block::Text(callback::render(text, session, url, key).into_owned())
+            }
+            Block::Media { .. } => block.clone(),
+        };
+        let content = content.iter().map(link).collect();
+        let body = Body::AgentToolResult { tool_use_id: *tool_use_id, content, outcome: *outcome };
+        WireEvent::of(&Event { body, ..event.clone() })
     }
 
     pub(crate) fn new_bits(&self) -> u128 {

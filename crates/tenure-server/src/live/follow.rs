@@ -258,7 +258,7 @@ impl Follow {
                 break;
             }
             begins_call = matches!(row.body, Body::SpanStart { .. });
-            let wire = WireEvent::of(row);
+            let wire = self.state.shown(self.session, row);
             self.seq = row.seq;
             self.queued.remove(&row.id);
             self.has_ended |= matches!(wire.body, WireBody::StatusTerminated { .. });

@@ -35,7 +35,7 @@ pub(crate) async fn send(
     let delivered = deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
     let show = |receipt: &Receipt| match receipt {
         Receipt::Queued(input) => WireEvent::queued(input),
-        Receipt::Logged(event) => Some(WireEvent::of(event)),
+        Receipt::Logged(event) => Some(state.shown(id, event)),
         Receipt::Nothing => None,
     };
     Ok(Json(Rows { data: delivered.receipts.iter().filter_map(show).collect() }))
@@ -73,7 +73,7 @@ pub(crate) async fn list(
             }
             after = Some(row.seq);
             scanned += 1;
-            let wire = WireEvent::of(row);
+            let wire = state.shown(id, row);
             if filter.takes(wire.type_name(), row.at) {
                 data.push(wire);
             }

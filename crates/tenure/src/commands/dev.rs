@@ -84,9 +84,14 @@ async fn supervise(config: Config, common: Common, stop: CancellationToken) {
         let started = Instant::now();
         match spawn(&config, &common) {
             Ok(mut child) => {
+                // Waiting closes the input of a child, and its end asks the worker to stop: hold it.
+                let input = child.stdin.take();
                 let status = tokio::select! {
                     status = child.wait() => status,
-                    () = stop.cancelled() => return end(child, config.worker.grace).await,
+                    () = stop.cancelled() => {
+                        drop(input);
+                        return end(child, config.worker.grace).await;
+                    }
                 };
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
                 tracing::warn!(%status, "the worker ended; starting another one, committed work goes on");
@@ -113,9 +118,8 @@ fn spawn(config: &Config, common: &Common) -> std::io::Result<Child> {
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn()
 }
 
-/// The end of its standard input asks the worker to stop.
+/// Waits for a worker whose standard input has ended, which asks it to stop.
 async fn end(mut child: Child, grace: Duration) {
-    drop(child.stdin.take());
     if tokio::time::timeout(grace + LAST_WAIT, child.wait()).await.is_err() {
         tracing::warn!("the worker did not stop within its grace time; it is killed, committed work is kept");
         // It may have ended between the two calls.
