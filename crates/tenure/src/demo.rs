@@ -92,6 +92,7 @@ async fn on_own_house(options: &Options, proof: &mut Proof) -> Result<()> {
     proof.check("the killed payment came back as unknown", payment.text_contains("is unknown"));
     proof.check("the model checked before it repeated", payment.text_contains("I do not pay again"));
     let ledger = actors::file(&client, &payment.session, "ledger.txt").await?;
+    proof.check("workers were killed in a tool call, in an answer and in a payment", house.kills == 3);
     proof.counter("payments in the ledger", ledger.lines().count());
     proof.check("the payment happened exactly once", ledger.trim() == "paid");
     house.stop().await;

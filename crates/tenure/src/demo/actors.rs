@@ -15,6 +15,9 @@ const PROJECT: [(&str, &str); 2] = [
     ("test.sh", ". ./add.sh\nresult=$(add 2 3)\nif [ \"$result\" != 5 ]; then\n  echo \"FAIL: add 2 3 gives $result, not 5\"\n  exit 1\nfi\necho \"ok: add 2 3 gives 5\"\n"),
 ];
 
+/// Pieces of the paced answer that are seen before its worker is killed; all other answers have fewer.
+const WORDS_BEFORE_KILL: usize = 5;
+
 /// Lets the coder work; with a house, its worker is killed twice on the way.
 pub(crate) async fn coder(client: &Client, driver: &str, mut house: Option<&mut House>, proof: &mut Proof) -> Result<Run> {
     let tools = json!([
@@ -38,7 +41,7 @@ pub(crate) async fn coder(client: &Client, driver: &str, mut house: Option<&mut 
         let event: Value = serde_json::from_str(&frame.data).unwrap_or_default();
         if frame.event == "event_delta" {
             words += 1;
-            if let (Some(house), false, true) = (house.as_deref_mut(), was_killed_in_answer, words > 60) {
+            if let (Some(house), false, true) = (house.as_deref_mut(), was_killed_in_answer, words > WORDS_BEFORE_KILL) {
                 was_killed_in_answer = true;
                 run.remember();
                 house.kill_worker("in the middle of a model answer", proof).await?;

@@ -159,8 +159,8 @@ impl Proof {
         for span in &self.spans {
             let at = |name: &str| span[name].as_str().unwrap_or("").get(11..23).unwrap_or("").to_owned();
             let label = ["title", "name", "model", "label"].iter().find_map(|name| span[*name].as_str()).unwrap_or_default();
-            let failed = if span["is_error"] == true { "  failed" } else { "" };
-            println!("  {:12} {:12} {:10} {label}{failed}", at("started_at"), at("ended_at"), text(span, "kind"));
+            let failed = span["outcome"].as_str().map(|outcome| format!("  {outcome}")).unwrap_or_default();
+            println!("  {:12} {:12} {:10} {label}{failed}", at("start"), at("end"), text(span, "kind"));
         }
         println!("\nProof");
         for (what, holds) in &self.checks {
