@@ -97,7 +97,10 @@ pub(crate) async fn show_with_inbox(
     mut view: SessionView,
 ) -> Result<WireSession> {
     if view.inbox_len > 0 {
-        for (_, input) in state.store().inbox(view.session.id).await? {
+        let inbox = state.store().inbox(view.session.id).await?;
+        // What was consumed meanwhile is missing there, and is in this head.
+        view = find_session(state, caller, view.session.id).await?;
+        for (_, input) in inbox {
             take_ahead(&mut view, &input.body, input.at);
         }
     }

@@ -4,6 +4,7 @@ from anthropic import APIError
 from httpx2 import TransportError
 
 import running
+import wire
 from case import TOOLSET, Case, is_kind, message, of_kind, said, text
 
 # What the client sees of a server that goes away: an error of its own, or of the connection below it.
@@ -26,6 +27,9 @@ class KillBetweenToolUseAndToolResult(Case):
         seen = self.read(stream, is_kind("session.tool_started"))
         (call,) = of_kind(seen, "agent.tool_use")
         self.assertEqual(of_kind(seen, "agent.tool_result"), [])
+        # The event says that the command may have begun; only its effect says that it has.
+        while wire.request(self.tenure, "GET", f"/v1/sessions/{session.id}/files/content?path=effects").status != 200:
+            pass
         return session, stream, call, seen
 
     def pick_up(self, session, seen: list) -> list:

@@ -256,8 +256,10 @@ pub(crate) async fn changed_limits(
     view: &SessionView,
     change: &tenure_api::limits::LimitsChange,
 ) -> Result<Limits> {
-    let mut limits = view.session.budget.limits;
-    for (_, input) in state.store().inbox(view.session.id).await? {
+    let inbox = state.store().inbox(view.session.id).await?;
+    // What was consumed meanwhile is missing there, and is in this head.
+    let mut limits = find_session(state, caller, view.session.id).await?.session.budget.limits;
+    for (_, input) in inbox {
         if let InputBody::Limits(queued) = input.body {
             limits = queued;
         }
