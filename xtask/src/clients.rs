@@ -26,7 +26,15 @@ fn python(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
         program("make a virtual environment", Path::new("python3"), &["-m", "venv", &venv.to_string_lossy()])?;
     }
     let requirements = folder.join("requirements.txt");
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", &requirements.to_string_lossy()];
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--requirement",
+        &requirements.to_string_lossy(),
+    ];
     program("install the Python client", &venv.join("bin/python"), &pip)?;
     program("test with the Python client", &folder.join("run.sh"), &[binary])
 }
@@ -38,6 +46,10 @@ fn typescript(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
         return Ok(());
     }
     let folder_text = folder.to_string_lossy().into_owned();
-    program("install the TypeScript client", Path::new("npm"), &["ci", "--prefix", &folder_text, "--no-audit", "--no-fund", "--silent"])?;
+    program(
+        "install the TypeScript client",
+        Path::new("npm"),
+        &["ci", "--prefix", &folder_text, "--no-audit", "--no-fund", "--silent"],
+    )?;
     program("test with the TypeScript client", &folder.join("run.sh"), &[binary])
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 /// Whether a program runs.
 pub(crate) fn has(program: &str, arguments: &[&str]) -> bool {
-    let silent = |mut command: Command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let silent =
+        |mut command: Command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let mut command = Command::new(program);
     command.args(arguments);
     silent(command).is_ok_and(|status| status.success())
@@ -36,7 +37,8 @@ pub(crate) fn install(packages: &[&str]) -> bool {
         return false;
     }
     let apt = Path::new("apt-get");
-    let install: Vec<&str> = ["install", "--yes", "--no-install-recommends"].into_iter().chain(packages.iter().copied()).collect();
+    let install: Vec<&str> =
+        ["install", "--yes", "--no-install-recommends"].into_iter().chain(packages.iter().copied()).collect();
     run::program("read the list of system packages", apt, &["update", "--quiet"]).is_ok()
         && run::program("install system packages", apt, &install).is_ok()
 }

@@ -81,10 +81,15 @@ pub fn accept(session: &Session, queued: &[Input], input: &InputBody, now: Times
         return Err(Refused::Full);
     }
     match input {
-        InputBody::Confirmation { tool_use_id, .. } => answer(session, queued, *tool_use_id, |kind| !kind.is_answered_outside()),
-        InputBody::CustomResult { tool_use_id, .. } => answer(session, queued, *tool_use_id, CallKind::is_answered_outside),
+        InputBody::Confirmation { tool_use_id, .. } => {
+            answer(session, queued, *tool_use_id, |kind| !kind.is_answered_outside())
+        }
+        InputBody::CustomResult { tool_use_id, .. } => {
+            answer(session, queued, *tool_use_id, CallKind::is_answered_outside)
+        }
         InputBody::Callback { callback, .. } => {
-            let is_queued = |other: &&Input| matches!(other.body, InputBody::Callback { callback: id, .. } if id == *callback);
+            let is_queued =
+                |other: &&Input| matches!(other.body, InputBody::Callback { callback: id, .. } if id == *callback);
             if let Some(earlier) = queued.iter().find(is_queued) {
                 return Ok(Accepted::Repeats(earlier.id));
             }
@@ -106,7 +111,12 @@ pub fn accept(session: &Session, queued: &[Input], input: &InputBody, now: Times
     }
 }
 
-fn answer(session: &Session, queued: &[Input], call: EventId, fits: impl Fn(CallKind) -> bool) -> Result<Accepted, Refused> {
+fn answer(
+    session: &Session,
+    queued: &[Input],
+    call: EventId,
+    fits: impl Fn(CallKind) -> bool,
+) -> Result<Accepted, Refused> {
     if let Some(earlier) = queued.iter().find(|other| other.body.answers() == Some(call)) {
         return Ok(Accepted::Repeats(earlier.id));
     }

@@ -54,10 +54,18 @@ pub struct AnswerBlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "as in the events of the same names")]
 pub enum BlockKind {
-    Text { text: String },
-    Thinking { text: String },
+    Text {
+        text: String,
+    },
+    Thinking {
+        text: String,
+    },
     /// `input` is the parser's message if it is not JSON.
-    ToolUse { provider_id: String, name: String, input: Result<Json, String> },
+    ToolUse {
+        provider_id: String,
+        name: String,
+        input: Result<Json, String>,
+    },
 }
 
 /// Why an answer stopped.
@@ -115,7 +123,8 @@ pub fn answered(
     let Position::Calling { span, .. } = session.position else { return Vec::new() };
     let step = session.last_step;
     let cost_usd_micros = price.map(|price| price.cost_usd_micros(answer.usage));
-    let end = Body::SpanEnd { span, model: answer.model.clone(), is_error: false, usage: answer.usage, cost_usd_micros };
+    let end =
+        Body::SpanEnd { span, model: answer.model.clone(), is_error: false, usage: answer.usage, cost_usd_micros };
     let mut end = Some(Draft::of_step(step, end));
     let is_cut = matches!(answer.stop, AnswerStop::MaxTokens | AnswerStop::ContextWindow);
     let (mut drafts, mut results, mut has_calls) = (Vec::new(), Vec::new(), false);
@@ -132,13 +141,20 @@ pub fn answered(
                 call_step += 1;
                 let (body, refused) = tool_use(name, input, origin, tools, names, &mut sketch);
                 let refused = if is_cut {
-                    Some(String::from("Not run: the answer was cut at the output limit, so this input may be incomplete. Make a smaller call."))
+                    Some(String::from(
+                        "Not run: the answer was cut at the output limit, so this input may be incomplete. Make a smaller call.",
+                    ))
                 } else {
                     refused
                 };
                 if let (Some(text), Some(id)) = (refused, block.id) {
-                    let outcome = if matches!(body, Body::AgentToolUse { permission: Permission::Deny, .. }) { Outcome::Denied } else { Outcome::NotRun };
-                    let body = Body::AgentToolResult { tool_use_id: id, content: Done::text(outcome, text).content, outcome };
+                    let outcome = if matches!(body, Body::AgentToolUse { permission: Permission::Deny, .. }) {
+                        Outcome::Denied
+                    } else {
+                        Outcome::NotRun
+                    };
+                    let body =
+                        Body::AgentToolResult { tool_use_id: id, content: Done::text(outcome, text).content, outcome };
                     results.push(Draft::of_step(call_step, body));
                 }
                 body
@@ -166,7 +182,10 @@ fn turn_end(stop: AnswerStop) -> Vec<Draft> {
             alloc::vec![cut(Class::Request, "the answer was cut at the limit of output tokens"), idle(Stop::EndTurn)]
         }
         AnswerStop::ContextWindow => {
-            alloc::vec![cut(Class::Overflow, "the answer was cut at the end of the model's context"), idle(Stop::EndTurn)]
+            alloc::vec![
+                cut(Class::Overflow, "the answer was cut at the end of the model's context"),
+                idle(Stop::EndTurn)
+            ]
         }
         // The content goes back unchanged with the next call.
         AnswerStop::Pause => Vec::new(),
@@ -184,10 +203,13 @@ fn tool_use(
 ) -> (Body, Option<String>) {
     let facts = tools(&name);
     let unknown = facts.is_none().then(|| alloc::format!("There is no tool named {name}. The tools are: {names}."));
-    let facts = facts.unwrap_or(ToolFacts { kind: CallKind::Sandbox, effect: Effect::Pure, permission: Permission::Allow });
+    let facts =
+        facts.unwrap_or(ToolFacts { kind: CallKind::Sandbox, effect: Effect::Pure, permission: Permission::Allow });
     let (input, problem) = match input {
         Ok(input) if input.is_object() => (input, None),
-        Ok(other) => (Json::object(), Some(alloc::format!("The input must be a JSON object, not {}.", shorten(other.as_str())))),
+        Ok(other) => {
+            (Json::object(), Some(alloc::format!("The input must be a JSON object, not {}.", shorten(other.as_str()))))
+        }
         Err(message) => (Json::object(), Some(alloc::format!("The input is not valid JSON: {message}."))),
     };
     let malformed = unknown.or(problem);
@@ -207,7 +229,8 @@ fn tool_use(
         (None, Permission::Allow | Permission::Ask) => None,
     };
     let permission = if malformed.is_some() && permission == Permission::Ask { Permission::Allow } else { permission };
-    let body = Body::AgentToolUse { name, input, kind: facts.kind, effect: facts.effect, permission, malformed, origin };
+    let body =
+        Body::AgentToolUse { name, input, kind: facts.kind, effect: facts.effect, permission, malformed, origin };
     (body, refused)
 }
 
@@ -219,7 +242,14 @@ fn shorten(text: &str) -> &str {
 }
 
 /// The events of a failed attempt: what is told, and how the session waits.
-pub fn failed(session: &Session, failure: &Failure, model: &str, policies: &Policies, random: u64, now: Timestamp) -> Vec<Draft> {
+pub fn failed(
+    session: &Session,
+    failure: &Failure,
+    model: &str,
+    policies: &Policies,
+    random: u64,
+    now: Timestamp,
+) -> Vec<Draft> {
     let Position::Calling { span, attempt } = session.position else { return Vec::new() };
     let step = session.last_step;
     let failures = session.retry.failures.saturating_add(1);
@@ -235,7 +265,14 @@ pub fn failed(session: &Session, failure: &Failure, model: &str, policies: &Poli
             let kind = WaitKind::Condition { class: failure.class, model: model.to_string() };
             (kind, until(CONDITION_PROBE), Body::StatusRescheduled)
         }
-        Class::RateLimit | Class::Transient | Class::Incomplete | Class::Empty | Class::Overflow | Class::TooBig | Class::BadHistory | Class::Request => {
+        Class::RateLimit
+        | Class::Transient
+        | Class::Incomplete
+        | Class::Empty
+        | Class::Overflow
+        | Class::TooBig
+        | Class::BadHistory
+        | Class::Request => {
             (WaitKind::Upstream { class: failure.class }, None, Body::StatusIdle { stop: Stop::RetriesExhausted })
         }
         Class::Refused => {
@@ -256,12 +293,23 @@ pub fn failed(session: &Session, failure: &Failure, model: &str, policies: &Poli
 }
 
 fn ended(step: u64, span: EventId, model: &str) -> Draft {
-    let body = Body::SpanEnd { span, model: model.to_string(), is_error: true, usage: Usage::default(), cost_usd_micros: None };
+    let body = Body::SpanEnd {
+        span,
+        model: model.to_string(),
+        is_error: true,
+        usage: Usage::default(),
+        cost_usd_micros: None,
+    };
     Draft::of_step(step, body)
 }
 
 fn error(failure: &Failure, retrying: bool) -> Body {
-    Body::Error { class: failure.class, message: failure.message.clone(), retrying, request_id: failure.request_id.clone() }
+    Body::Error {
+        class: failure.class,
+        message: failure.message.clone(),
+        retrying,
+        request_id: failure.request_id.clone(),
+    }
 }
 
 /// Closes whatever is open, because the turn is stopped.

@@ -191,7 +191,9 @@ fn note_repeat(session: &mut Session, body: &Body, is_malformed: bool) {
 fn start_wait(session: &mut Session, wait: &Wait) {
     for call in session.calls.iter_mut().filter(|call| wait.calls.contains(&call.id)) {
         match (&wait.kind, call.kind, call.state) {
-            (WaitKind::Timer, CallKind::Sleep, _) => call.state = CallState::Waiting { until: wait.until, callback: None },
+            (WaitKind::Timer, CallKind::Sleep, _) => {
+                call.state = CallState::Waiting { until: wait.until, callback: None }
+            }
             (WaitKind::Callback { callback }, CallKind::WaitForCallback, _) => {
                 call.state = CallState::Waiting { until: wait.until, callback: Some(*callback) };
             }

@@ -107,11 +107,20 @@ impl Done {
 
 /// The events of a call that ended.
 pub fn finished(call: &Call, done: Done) -> Draft {
-    Draft::of_step(call.step, Body::AgentToolResult { tool_use_id: call.id, content: done.content, outcome: done.outcome })
+    Draft::of_step(
+        call.step,
+        Body::AgentToolResult { tool_use_id: call.id, content: done.content, outcome: done.outcome },
+    )
 }
 
 /// The event by which a call starts to wait for time or for an outside job.
-pub fn wait_tool(session: &Session, call: EventId, callback: Option<CallbackId>, span: Option<Millis>, now: Timestamp) -> Draft {
+pub fn wait_tool(
+    session: &Session,
+    call: EventId,
+    callback: Option<CallbackId>,
+    span: Option<Millis>,
+    now: Timestamp,
+) -> Draft {
     let kind = match callback {
         Some(callback) => WaitKind::Callback { callback },
         None => WaitKind::Timer,
@@ -164,8 +173,12 @@ pub(crate) fn lost_span(session: &Session, span: EventId) -> Draft {
 pub(crate) fn close_all(session: &Session, why: &str) -> Vec<Draft> {
     let close = |call: &Call| {
         let (outcome, text) = match call.state {
-            CallState::Started => (Outcome::Interrupted, alloc::format!("Stopped on the way: {why}. It may have had effects.")),
-            CallState::Ready | CallState::NeedsAnswer { .. } | CallState::Waiting { .. } => (Outcome::NotRun, alloc::format!("Not run: {why}.")),
+            CallState::Started => {
+                (Outcome::Interrupted, alloc::format!("Stopped on the way: {why}. It may have had effects."))
+            }
+            CallState::Ready | CallState::NeedsAnswer { .. } | CallState::Waiting { .. } => {
+                (Outcome::NotRun, alloc::format!("Not run: {why}."))
+            }
         };
         finished(call, Done::text(outcome, text))
     };
@@ -178,9 +191,12 @@ pub(crate) fn due(session: &Session, now: Timestamp) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for call in &session.calls {
         match call.state {
-            CallState::Waiting { until, callback } if is_due(until) => drafts.push(finished(call, due_result(callback.is_some()))),
+            CallState::Waiting { until, callback } if is_due(until) => {
+                drafts.push(finished(call, due_result(callback.is_some())))
+            }
             CallState::NeedsAnswer { deadline } if is_due(deadline) => {
-                drafts.push(finished(call, Done::text(Outcome::Denied, "Nobody answered in time, so this was not run.")));
+                drafts
+                    .push(finished(call, Done::text(Outcome::Denied, "Nobody answered in time, so this was not run.")));
             }
             CallState::Ready | CallState::Started | CallState::Waiting { .. } | CallState::NeedsAnswer { .. } => {}
         }
@@ -190,7 +206,10 @@ pub(crate) fn due(session: &Session, now: Timestamp) -> Vec<Draft> {
 
 fn due_result(is_callback: bool) -> Done {
     if is_callback {
-        Done::text(Outcome::Failed, "No answer came in time. The callback stays valid until it expires; wait again if it is worth it.")
+        Done::text(
+            Outcome::Failed,
+            "No answer came in time. The callback stays valid until it expires; wait again if it is worth it.",
+        )
     } else {
         Done::text(Outcome::Done, "The time is over.")
     }
@@ -207,7 +226,9 @@ pub(crate) fn digest(name: &str, input: &str) -> u64 {
 /// What makes two calls the same: the input, or the reason why it could not be read.
 pub(crate) fn digest_of(body: &Body) -> Option<u64> {
     match body {
-        Body::AgentToolUse { name, input, malformed, .. } => Some(digest(name, malformed.as_deref().unwrap_or(input.as_str()))),
+        Body::AgentToolUse { name, input, malformed, .. } => {
+            Some(digest(name, malformed.as_deref().unwrap_or(input.as_str())))
+        }
         Body::AgentCustomToolUse { name, input, .. } => Some(digest(name, input.as_str())),
         _ => None,
     }
@@ -215,7 +236,15 @@ pub(crate) fn digest_of(body: &Body) -> Option<u64> {
 
 /// The open call that a row of the log begins.
 pub(crate) fn opened(event: &Event, step: u64) -> Option<Call> {
-    let call = |name: &str, kind, effect, state| Call { id: event.id, seq: event.seq, step, name: name.to_string(), kind, effect, state };
+    let call = |name: &str, kind, effect, state| Call {
+        id: event.id,
+        seq: event.seq,
+        step,
+        name: name.to_string(),
+        kind,
+        effect,
+        state,
+    };
     match &event.body {
         Body::AgentToolUse { name, kind, effect, permission, .. } => {
             let state = match permission {

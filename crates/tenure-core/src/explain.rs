@@ -98,10 +98,14 @@ pub fn explain(session: &Session) -> Explanation {
 fn without_wait(session: &Session, phase: Phase) -> String {
     match (&session.position, phase) {
         (Position::Ended(crate::event::End::Failed { reason }), _) => alloc::format!("Failed: {reason}."),
-        (Position::Ended(crate::event::End::Cancelled { processes }), _) => alloc::format!("Cancelled; processes: {processes}."),
+        (Position::Ended(crate::event::End::Cancelled { processes }), _) => {
+            alloc::format!("Cancelled; processes: {processes}.")
+        }
         (Position::Ended(crate::event::End::Done), _) => "Done.".to_string(),
         (Position::Idle, _) if session.last_seq == 0 => "Nothing was asked of it yet.".to_string(),
-        (Position::Idle, _) if session.status == Status::Idle(Stop::Refusal) => "The model refused; send another message.".to_string(),
+        (Position::Idle, _) if session.status == Status::Idle(Stop::Refusal) => {
+            "The model refused; send another message.".to_string()
+        }
         (Position::Idle, _) => "Finished its turn; it waits for a message.".to_string(),
         (Position::Model | Position::Calling { .. }, _) => "Runnable; its next step is a model call.".to_string(),
         (Position::Tools, _) => "Runnable; its next step is a tool call.".to_string(),

@@ -62,10 +62,7 @@ pub struct Reply<'a> {
 
 impl Reply<'_> {
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.trim())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.trim())
     }
 }
 
@@ -81,14 +78,7 @@ pub fn incomplete(message: impl Into<String>) -> Failure {
 
 /// A failure with nothing but a class and words.
 pub fn plain(class: Class, message: impl Into<String>) -> Failure {
-    Failure {
-        class,
-        status: None,
-        kind: String::new(),
-        message: message.into(),
-        retry_after: None,
-        request_id: None,
-    }
+    Failure { class, status: None, kind: String::new(), message: message.into(), retry_after: None, request_id: None }
 }
 
 /// Longest message that is kept of a provider's error.
@@ -102,19 +92,12 @@ pub fn classify(reply: &Reply<'_>) -> Failure {
     let message = if is_json {
         error.message.clone()
     } else {
-        alloc::format!(
-            "the provider answered with status {} and no error of its own",
-            reply.status
-        )
+        alloc::format!("the provider answered with status {} and no error of its own", reply.status)
     };
     Failure {
         class,
         status: Some(reply.status),
-        kind: if error.code.is_empty() {
-            error.kind
-        } else {
-            error.code
-        },
+        kind: if error.code.is_empty() { error.kind } else { error.code },
         message: shorten(&message),
         retry_after: hint(reply, error.retry_delay.as_deref()),
         request_id: reply
@@ -126,11 +109,7 @@ pub fn classify(reply: &Reply<'_>) -> Failure {
 }
 
 fn shorten(text: &str) -> String {
-    let line: String = text
-        .chars()
-        .take(MAX_MESSAGE)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let line: String = text.chars().take(MAX_MESSAGE).map(|c| if c.is_control() { ' ' } else { c }).collect();
     line
 }
 
@@ -156,33 +135,17 @@ fn parse_error(body: &str) -> ProviderError {
     }
     let text = |value: &serde_json::Value| value.as_str().map(String::from);
     // Some servers send the error without the object around it.
-    let error = value
-        .get("error")
-        .filter(|error| !error.is_null())
-        .unwrap_or(&value);
+    let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
     if let Some(message) = text(error) {
-        return ProviderError {
-            message,
-            ..ProviderError::default()
-        };
+        return ProviderError { message, ..ProviderError::default() };
     }
     let details = error["details"].as_array();
-    let retry_delay = details.and_then(|details| {
-        details
-            .iter()
-            .find_map(|detail| text(&detail["retryDelay"]))
-    });
+    let retry_delay = details.and_then(|details| details.iter().find_map(|detail| text(&detail["retryDelay"])));
     ProviderError {
-        kind: text(&error["type"])
-            .or_else(|| text(&error["status"]))
-            .unwrap_or_default(),
-        code: text(&error["code"])
-            .or_else(|| text(&error["details"]["error_code"]))
-            .unwrap_or_default(),
+        kind: text(&error["type"]).or_else(|| text(&error["status"])).unwrap_or_default(),
+        code: text(&error["code"]).or_else(|| text(&error["details"]["error_code"])).unwrap_or_default(),
         message: text(&error["message"]).unwrap_or_default(),
-        status: error["code"]
-            .as_u64()
-            .and_then(|code| u16::try_from(code).ok()),
+        status: error["code"].as_u64().and_then(|code| u16::try_from(code).ok()),
         request_id: text(&value["request_id"]),
         retry_delay,
     }
@@ -205,13 +168,11 @@ fn class_of(reply: &Reply<'_>, error: &ProviderError) -> Class {
         _ => {}
     }
     match error.kind.as_str() {
-        "overloaded_error" | "api_error" | "timeout_error" | "server_error" | "conflict_error"
-        | "UNAVAILABLE" | "INTERNAL" => Class::Transient,
+        "overloaded_error" | "api_error" | "timeout_error" | "server_error" | "conflict_error" | "UNAVAILABLE"
+        | "INTERNAL" => Class::Transient,
         "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => Class::RateLimit,
         "insufficient_quota" | "billing_error" => Class::Quota,
-        "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => {
-            Class::Credential
-        }
+        "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => Class::Credential,
         "not_found_error" => Class::Config,
         "request_too_large" => Class::TooBig,
         // Too general a type to win over a status that says more, such as 401 or 429.
@@ -223,10 +184,7 @@ fn class_of(reply: &Reply<'_>, error: &ProviderError) -> Class {
 fn class_of_status(reply: &Reply<'_>, error: &ProviderError) -> Class {
     let retry = reply.header("x-should-retry");
     // Inside a stream the status is always 200; gateways put the upstream's own into the error.
-    let status = error
-        .status
-        .filter(|_| reply.status == 200)
-        .unwrap_or(reply.status);
+    let status = error.status.filter(|_| reply.status == 200).unwrap_or(reply.status);
     match status {
         401 | 403 => Class::Credential,
         402 => Class::Quota,
@@ -260,13 +218,7 @@ fn class_of_words(message: &str) -> Class {
         "exceed context",
     ]) {
         Class::Overflow
-    } else if says(&[
-        "credit balance",
-        "spend limit",
-        "spending limit",
-        "usage limits",
-        "billing",
-    ]) {
+    } else if says(&["credit balance", "spend limit", "spending limit", "usage limits", "billing"]) {
         Class::Quota
     } else if says(&[
         "tool_use",
@@ -285,10 +237,7 @@ fn class_of_words(message: &str) -> Class {
 
 /// The shortest wait that the reply asks for, in any of its forms.
 fn hint(reply: &Reply<'_>, retry_delay: Option<&str>) -> Option<Millis> {
-    if let Some(millis) = reply
-        .header("retry-after-ms")
-        .and_then(|text| positive(text, 1.0))
-    {
+    if let Some(millis) = reply.header("retry-after-ms").and_then(|text| positive(text, 1.0)) {
         return Some(millis);
     }
     let date = reply.header("date").and_then(http_date);
@@ -299,14 +248,10 @@ fn hint(reply: &Reply<'_>, retry_delay: Option<&str>) -> Option<Millis> {
         // A date counts from the provider's own clock, not from ours (case O-006); one that is past
         // gives no hint.
         if let (Some(at), Some(date)) = (http_date(text), date) {
-            return u64::try_from(at.saturating_sub(date).saturating_mul(1_000))
-                .ok()
-                .filter(|wait| *wait > 0);
+            return u64::try_from(at.saturating_sub(date).saturating_mul(1_000)).ok().filter(|wait| *wait > 0);
         }
     }
-    retry_delay
-        .and_then(duration)
-        .or_else(|| reset(reply, date))
+    retry_delay.and_then(duration).or_else(|| reset(reply, date))
 }
 
 fn positive(text: &str, factor: f64) -> Option<Millis> {
@@ -321,11 +266,8 @@ fn positive(text: &str, factor: f64) -> Option<Millis> {
 fn reset(reply: &Reply<'_>, date: Option<i64>) -> Option<Millis> {
     let buckets = reply.headers.iter().filter_map(|(name, value)| {
         let is_anthropic = name.starts_with("anthropic-ratelimit-");
-        let bucket = match (
-            is_anthropic,
-            name.strip_suffix("-remaining"),
-            name.strip_prefix("x-ratelimit-remaining-"),
-        ) {
+        let bucket = match (is_anthropic, name.strip_suffix("-remaining"), name.strip_prefix("x-ratelimit-remaining-"))
+        {
             (true, Some(bucket), _) => alloc::format!("{bucket}-reset"),
             (_, _, Some(bucket)) => alloc::format!("x-ratelimit-reset-{bucket}"),
             _ => return None,
@@ -335,9 +277,7 @@ fn reset(reply: &Reply<'_>, date: Option<i64>) -> Option<Millis> {
         }
         let reset = reply.header(&bucket)?;
         match (rfc3339(reset), date) {
-            (Some(at), Some(date)) => {
-                u64::try_from(at.saturating_sub(date).saturating_mul(1_000)).ok()
-            }
+            (Some(at), Some(date)) => u64::try_from(at.saturating_sub(date).saturating_mul(1_000)).ok(),
             (Some(_), None) => None,
             (None, date) => span_or_epoch(reset, date),
         }
@@ -354,14 +294,8 @@ fn span_or_epoch(text: &str, date: Option<i64>) -> Option<Millis> {
     if number < FIRST_EPOCH {
         return duration(text);
     }
-    let seconds = if number < FIRST_EPOCH * 1e3 {
-        number
-    } else {
-        number / 1e3
-    };
-    u64::try_from((seconds as i64).saturating_sub(date?).saturating_mul(1_000))
-        .ok()
-        .filter(|wait| *wait > 0)
+    let seconds = if number < FIRST_EPOCH * 1e3 { number } else { number / 1e3 };
+    u64::try_from((seconds as i64).saturating_sub(date?).saturating_mul(1_000)).ok().filter(|wait| *wait > 0)
 }
 
 /// Durations such as `38s`, `36.4s`, `2m59.56s`, `6m0s`, `500ms`, `1h`.
@@ -401,9 +335,7 @@ fn http_date(text: &str) -> Option<i64> {
     let mut parts = text.split_ascii_whitespace().skip(1);
     let day: i64 = parts.next()?.parse().ok()?;
     let name = parts.next()?;
-    let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let month = i64::try_from(months.iter().position(|month| *month == name)?).ok()? + 1;
     let year: i64 = parts.next()?.parse().ok()?;
     seconds(year, month, day, parts.next()?)
@@ -411,35 +343,20 @@ fn http_date(text: &str) -> Option<i64> {
 
 /// Seconds since 1970 of `2026-11-30T02:31:10Z`, with or without a fraction; other zones are not hints.
 fn rfc3339(text: &str) -> Option<i64> {
-    let utc = text
-        .strip_suffix('Z')
-        .or_else(|| text.strip_suffix("+00:00"))?;
+    let utc = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00"))?;
     let (day, time) = utc.split_once('T')?;
     let mut parts = day.split('-').map(|part| part.parse::<i64>().ok());
-    seconds(
-        parts.next()??,
-        parts.next()??,
-        parts.next()??,
-        time.split('.').next()?,
-    )
+    seconds(parts.next()??, parts.next()??, parts.next()??, time.split('.').next()?)
 }
 
 fn seconds(year: i64, month: i64, day: i64, time: &str) -> Option<i64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let mut parts = time.split(':').map(|part| {
-        part.parse::<i64>()
-            .ok()
-            .filter(|part| (0..=60).contains(part))
-    });
+    let mut parts = time.split(':').map(|part| part.parse::<i64>().ok().filter(|part| (0..=60).contains(part)));
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
     // Days from the civil calendar, counted in years that begin with March.
-    let (y, m) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
 }
@@ -450,29 +367,23 @@ mod tests {
     use alloc::vec::Vec;
 
     fn check(status: u16, body: &str, headers: &[(&str, &str)]) -> (Class, Option<Millis>) {
-        let headers: Vec<(String, String)> = headers
-            .iter()
-            .map(|(name, value)| ((*name).into(), (*value).into()))
-            .collect();
-        let failure = classify(&Reply {
-            status,
-            body,
-            headers: &headers,
-        });
+        let headers: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let failure = classify(&Reply { status, body, headers: &headers });
         (failure.class, failure.retry_after)
     }
 
     #[test]
     fn o_001_an_error_inside_a_200_stream_is_classified_by_its_type() {
-        let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#;
+        let body =
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#;
         assert_eq!(check(200, body, &[]), (Class::Transient, None));
         assert_eq!(check(529, body, &[]), (Class::Transient, None));
     }
 
     #[test]
     fn o_005_a_429_without_credit_is_quota() {
-        let body =
-            r#"{"error":{"code":"insufficient_quota","type":"insufficient_quota","message":"x"}}"#;
+        let body = r#"{"error":{"code":"insufficient_quota","type":"insufficient_quota","message":"x"}}"#;
         assert_eq!(check(429, body, &[]).0, Class::Quota);
     }
 
@@ -480,22 +391,10 @@ mod tests {
     fn o_006_a_date_is_measured_against_the_date_header() {
         let now = ("date", "Wed, 21 Oct 2026 07:27:30 GMT");
         assert_eq!(
-            check(
-                429,
-                "",
-                &[now, ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]
-            ),
+            check(429, "", &[now, ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]),
             (Class::RateLimit, Some(30_000))
         );
-        assert_eq!(
-            check(
-                429,
-                "",
-                &[now, ("retry-after", "Wed, 21 Oct 2026 07:00:00 GMT")]
-            )
-            .1,
-            None
-        );
+        assert_eq!(check(429, "", &[now, ("retry-after", "Wed, 21 Oct 2026 07:00:00 GMT")]).1, None);
         assert_eq!(check(429, "", &[now, ("retry-after", "nonsense")]).1, None);
     }
 
@@ -504,10 +403,7 @@ mod tests {
         let headers = [
             ("date", "Mon, 30 Nov 2026 02:30:50 GMT"),
             ("anthropic-ratelimit-input-tokens-remaining", "0"),
-            (
-                "anthropic-ratelimit-input-tokens-reset",
-                "2026-11-30T02:31:10Z",
-            ),
+            ("anthropic-ratelimit-input-tokens-reset", "2026-11-30T02:31:10Z"),
             ("anthropic-ratelimit-requests-remaining", "5"),
             ("anthropic-ratelimit-requests-reset", "2026-11-30T05:00:00Z"),
         ];
@@ -521,14 +417,8 @@ mod tests {
                 r#"{{"error":{{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{{"retryDelay":"{delay}"}}]}}}}"#
             )
         };
-        assert_eq!(
-            check(429, &body("38s"), &[]),
-            (Class::RateLimit, Some(38_000))
-        );
-        assert_eq!(
-            check(429, &alloc::format!("[{}]", body("38s")), &[]).1,
-            Some(38_000)
-        );
+        assert_eq!(check(429, &body("38s"), &[]), (Class::RateLimit, Some(38_000)));
+        assert_eq!(check(429, &alloc::format!("[{}]", body("38s")), &[]).1, Some(38_000));
         assert_eq!(check(429, &body("36.429760048s"), &[]).1, Some(36_429));
     }
 
@@ -536,51 +426,25 @@ mod tests {
     fn hints_in_milliseconds_seconds_and_durations_are_read_and_never_overflow() {
         assert_eq!(check(429, "", &[("retry-after-ms", "1500")]).1, Some(1_500));
         assert_eq!(check(429, "", &[("retry-after", "2.5")]).1, Some(2_500));
-        assert_eq!(
-            check(429, "", &[("retry-after", "1e300")]).1,
-            Some(u64::MAX)
-        );
-        let bucket = |reset| {
-            [
-                ("x-ratelimit-remaining-tokens", "0"),
-                ("x-ratelimit-reset-tokens", reset),
-            ]
-        };
+        assert_eq!(check(429, "", &[("retry-after", "1e300")]).1, Some(u64::MAX));
+        let bucket = |reset| [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", reset)];
         assert_eq!(check(429, "", &[("retry-after", "0")]).1, None);
         assert_eq!(check(429, "", &[("retry-after", "-3")]).1, None);
         assert_eq!(check(429, "", &[("retry-after", "NaN")]).1, None);
         let date = ("date", "Mon, 30 Nov 2026 02:30:50 GMT");
         for epoch in ["1796005870", "1796005870000"] {
-            assert_eq!(
-                check(429, "", &[bucket(epoch)[0], bucket(epoch)[1], date]).1,
-                Some(20_000)
-            );
+            assert_eq!(check(429, "", &[bucket(epoch)[0], bucket(epoch)[1], date]).1, Some(20_000));
             assert_eq!(check(429, "", &bucket(epoch)).1, None);
         }
-        for (text, millis) in [
-            ("1s", 1_000),
-            ("6m0s", 360_000),
-            ("500ms", 500),
-            ("2m59.56s", 179_560),
-            ("7", 7_000),
-        ] {
+        for (text, millis) in [("1s", 1_000), ("6m0s", 360_000), ("500ms", 500), ("2m59.56s", 179_560), ("7", 7_000)] {
             assert_eq!(check(429, "", &bucket(text)).1, Some(millis), "{text}");
         }
     }
 
     #[test]
     fn o_018_pages_of_proxies_are_transient_and_not_shown() {
-        for (status, body) in [
-            (524, ""),
-            (520, "<html>"),
-            (521, "<html>"),
-            (200, "<!DOCTYPE html>"),
-        ] {
-            let failure = classify(&Reply {
-                status,
-                body,
-                headers: &[],
-            });
+        for (status, body) in [(524, ""), (520, "<html>"), (521, "<html>"), (200, "<!DOCTYPE html>")] {
+            let failure = classify(&Reply { status, body, headers: &[] });
             assert_eq!(failure.class, Class::Transient, "{status}");
             assert!(!failure.message.contains('<'));
         }
@@ -588,27 +452,40 @@ mod tests {
 
     #[test]
     fn the_other_rows_of_the_decision_table() {
-        let typed = |kind: &str, message: &str| {
-            alloc::format!(r#"{{"error":{{"type":"{kind}","message":"{message}"}}}}"#)
-        };
+        let typed =
+            |kind: &str, message: &str| alloc::format!(r#"{{"error":{{"type":"{kind}","message":"{message}"}}}}"#);
         for (status, body, class) in [
             (401, typed("authentication_error", ""), Class::Credential),
             (402, typed("billing_error", ""), Class::Quota),
             (404, typed("not_found_error", "model: old-1"), Class::Config),
             (410, String::new(), Class::Config),
             (413, "<html>".into(), Class::TooBig),
-            (400, typed("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"), Class::Overflow),
+            (
+                400,
+                typed("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+                Class::Overflow,
+            ),
             (400, typed("invalid_request_error", "tool_use ids were found without tool_result"), Class::BadHistory),
             (400, typed("invalid_request_error", "temperature"), Class::Request),
             (422, String::new(), Class::Request),
             (503, String::new(), Class::Transient),
             (307, String::new(), Class::Config),
-            (400, r#"{"object":"error","message":"This model's maximum context length is 8192 tokens","code":400}"#.into(), Class::Overflow),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 8192 tokens","code":400}"#
+                    .into(),
+                Class::Overflow,
+            ),
             (401, typed("invalid_request_error", "no key"), Class::Credential),
             (400, typed("invalid_request_error", "Your credit balance is too low"), Class::Quota),
             (200, r#"{"error":{"code":502,"message":"upstream"}}"#.into(), Class::Transient),
             (200, r#"{"error":{"code":429,"message":"upstream"}}"#.into(), Class::RateLimit),
-            (429, typed("rate_limit_error", "").replace("\"message\":\"\"", "\"details\":{\"error_code\":\"enforced_spend_limit_reached\"}"), Class::Quota),
+            (
+                429,
+                typed("rate_limit_error", "")
+                    .replace("\"message\":\"\"", "\"details\":{\"error_code\":\"enforced_spend_limit_reached\"}"),
+                Class::Quota,
+            ),
         ] {
             assert_eq!(check(status, &body, &[]).0, class, "{status} {body}");
         }

@@ -98,10 +98,7 @@ macro_rules! id {
             type Err = IdError;
 
             fn from_str(text: &str) -> Result<Self, IdError> {
-                text.strip_prefix(concat!($prefix, "_"))
-                    .and_then(value)
-                    .map(Self)
-                    .ok_or(IdError { expected: $prefix })
+                text.strip_prefix(concat!($prefix, "_")).and_then(value).map(Self).ok_or(IdError { expected: $prefix })
             }
         }
     };
@@ -165,7 +162,14 @@ mod tests {
 
     #[test]
     fn foreign_prefixes_lengths_and_letters_are_refused() {
-        for text in ["", "sesn_", "sesn_123", "sevt_00000000000000000000000000", "sesn_0000000000000000000000000u", "sesn_80000000000000000000000000"] {
+        for text in [
+            "",
+            "sesn_",
+            "sesn_123",
+            "sevt_00000000000000000000000000",
+            "sesn_0000000000000000000000000u",
+            "sesn_80000000000000000000000000",
+        ] {
             assert!(text.parse::<SessionId>().is_err(), "{text}");
         }
     }

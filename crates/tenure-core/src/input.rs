@@ -176,7 +176,11 @@ impl Sketch {
                 self.answered();
             }
             InputBody::CustomResult { tool_use_id, content, is_error } => {
-                self.push(own(Body::UserCustomToolResult { tool_use_id: *tool_use_id, content: content.clone(), is_error: *is_error }));
+                self.push(own(Body::UserCustomToolResult {
+                    tool_use_id: *tool_use_id,
+                    content: content.clone(),
+                    is_error: *is_error,
+                }));
                 self.answered();
             }
             InputBody::Callback { callback, body } => {
@@ -207,10 +211,13 @@ impl Sketch {
     fn message(&mut self) {
         let asked = self.session.calls.iter().filter(|call| call.kind == CallKind::AskUser);
         let waiting = self.session.calls.iter().filter(|call| matches!(call.state, CallState::Waiting { .. }));
-        let results: Vec<Draft> = asked
-            .map(|call| finished(call, Done::text(Outcome::Done, "The user answered in the message that follows.")))
-            .chain(waiting.map(|call| finished(call, Done::text(Outcome::Interrupted, "Woken early: the user sent a message."))))
-            .collect();
+        let results: Vec<Draft> =
+            asked
+                .map(|call| finished(call, Done::text(Outcome::Done, "The user answered in the message that follows.")))
+                .chain(waiting.map(|call| {
+                    finished(call, Done::text(Outcome::Interrupted, "Woken early: the user sent a message."))
+                }))
+                .collect();
         let has_results = !results.is_empty();
         for draft in results {
             self.push(draft);
@@ -233,9 +240,10 @@ impl Sketch {
     }
 
     fn callback(&mut self, id: CallbackId, body: &str) {
-        let waiting = self.session.calls.iter().find(
-            |call| matches!(call.state, CallState::Waiting { callback: Some(callback), .. } if callback == id),
-        );
+        let waiting =
+            self.session.calls.iter().find(
+                |call| matches!(call.state, CallState::Waiting { callback: Some(callback), .. } if callback == id),
+            );
         let Some(draft) = waiting.map(|call| finished(call, callback_result(body))) else { return };
         self.end_wait(Resolution::Answered, |kind| matches!(kind, WaitKind::Callback { callback } if *callback == id));
         self.push(draft);

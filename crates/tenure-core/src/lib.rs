@@ -41,11 +41,15 @@ pub use agent::{Agent, AgentRef, CustomTool, Effect, Loop, Permission, Policies,
 pub use answer::{Answer, AnswerBlock, AnswerStop, BlockKind, ToolFacts, answered, failed};
 pub use apply::{Invalid, apply};
 pub use budget::{Budget, Limits, Price, Which};
-pub use call::{Call, CallKind, CallState, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, Done, finished, recover, wait_tool};
+pub use call::{
+    Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, finished, recover, wait_tool,
+};
 pub use environment::{DriverName, Environment, Network, SandboxLimits};
 pub use event::{Block, Body, Decision, Draft, End, Event, MediaKind, Origin, Outcome, Stop, Update};
 pub use explain::{Explanation, Unblock, class_text, explain};
-pub use id::{AgentId, CallbackId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SessionId, Shard, TenantId, SHARDS};
+pub use id::{
+    AgentId, CallbackId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SHARDS, SessionId, Shard, TenantId,
+};
 pub use input::{Input, InputBody, callback_result, cancelled, ended, intake};
 pub use json::{Json, JsonError, MAX_JSON_DEPTH, clean_surrogates};
 pub use next::{Action, next};

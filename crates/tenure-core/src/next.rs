@@ -1,7 +1,7 @@
 //! Says what a session does next.
 
-use crate::call::{self, Call, CallKind, CallState, MAX_IDENTICAL_FAILURES};
 use crate::agent::{Effect, Policies};
+use crate::call::{self, Call, CallKind, CallState, MAX_IDENTICAL_FAILURES};
 use crate::event::{Body, Draft, Stop};
 use crate::id::EventId;
 use crate::session::{Position, Session, Status};
@@ -104,7 +104,11 @@ fn tools(session: &Session, policies: &Policies, now: Timestamp) -> Action {
             Action::RunCalls(ready(session))
         }
         _ if open.is_empty() => {
-            if is_asked { answered(session) } else { Action::Park }
+            if is_asked {
+                answered(session)
+            } else {
+                Action::Park
+            }
         }
         _ => ask(session, policies, open, now),
     }
@@ -125,9 +129,10 @@ fn needs_answer(call: &Call) -> bool {
 fn ready(session: &Session) -> Vec<EventId> {
     let is_pure = |call: &&Call| call.effect == Effect::Pure && call.kind == CallKind::Sandbox;
     let mut queue = session.calls.iter().filter(|call| !call.kind.is_answered_outside()).peekable();
-    let group: Vec<EventId> = core::iter::from_fn(|| queue.next_if(|call| is_pure(call) && call.state == CallState::Ready))
-        .map(|call| call.id)
-        .collect();
+    let group: Vec<EventId> =
+        core::iter::from_fn(|| queue.next_if(|call| is_pure(call) && call.state == CallState::Ready))
+            .map(|call| call.id)
+            .collect();
     if group.is_empty() { queue.next().map(|call| call.id).into_iter().collect() } else { group }
 }
 

@@ -23,10 +23,7 @@ pub struct Masker {
 impl Masker {
     /// Knows these values; those below [`MIN_SECRET_LEN`] are left out.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
-        let mut forms: Vec<String> = secrets
-            .filter(|secret| secret.len() >= MIN_SECRET_LEN)
-            .flat_map(forms)
-            .collect();
+        let mut forms: Vec<String> = secrets.filter(|secret| secret.len() >= MIN_SECRET_LEN).flat_map(forms).collect();
         // Longer forms first, so that a part does not hide the whole.
         forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         forms.dedup();
@@ -65,10 +62,7 @@ pub struct StreamMasker {
 impl StreamMasker {
     /// Masks what `masker` knows.
     pub fn new(masker: Masker) -> Self {
-        Self {
-            masker,
-            held: Vec::new(),
-        }
+        Self { masker, held: Vec::new() }
     }
 
     /// Takes the next bytes and gives what is safe to show. Valid UTF-8 stays valid as a whole.
@@ -87,12 +81,7 @@ impl StreamMasker {
         while let Some(rest) = self.held.get(at..).filter(|rest| !rest.is_empty()) {
             // Forms are tried from the longest on, so a longer one that may still come goes first.
             let mut found = None;
-            for form in self
-                .masker
-                .forms
-                .iter()
-                .map(|form| form.as_bytes())
-                .filter(|form| form.first() == rest.first())
+            for form in self.masker.forms.iter().map(|form| form.as_bytes()).filter(|form| form.first() == rest.first())
             {
                 if rest.starts_with(form) {
                     found = Some(form.len());
@@ -122,11 +111,7 @@ impl StreamMasker {
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = alloc::vec![secret.to_string(), percent(secret)];
     let json = serde_json::to_string(secret).unwrap_or_default();
-    forms.push(
-        json.get(1..json.len().saturating_sub(1))
-            .unwrap_or_default()
-            .to_string(),
-    );
+    forms.push(json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_string());
     forms.push(percent(secret).replace("%20", "+"));
     forms.retain(|form| form.len() >= MIN_SECRET_LEN);
     // Inside a longer text the secret begins at one of three places of a base64 group; the characters
@@ -163,10 +148,7 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for group in bytes.chunks(3) {
-        let word = group
-            .iter()
-            .fold(0u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - group.len()));
+        let word = group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
         for place in 0..=group.len() {
             let digit = usize::try_from(word >> (18 - 6 * place) & 63).unwrap_or(0);
             out.push(char::from(DIGITS[digit]));
@@ -197,11 +179,7 @@ mod tests {
 
     #[test]
     fn o_088_a_secret_split_over_chunks_is_masked_wherever_it_is_cut() {
-        let secrets = [
-            "sk-ant/0123+456789abc",
-            "sk-ant/0123+456789abcdef",
-            "pass\"word ü",
-        ];
+        let secrets = ["sk-ant/0123+456789abc", "sk-ant/0123+456789abcdef", "pass\"word ü"];
         let masker = Masker::new(secrets.into_iter());
         let text = alloc::format!(
             "a={} b={} c={} sk-ant/0123 d={}",
@@ -214,17 +192,9 @@ mod tests {
         assert_eq!(whole.matches(MASK).count(), 4, "{whole}");
         for size in 1..text.len() {
             let mut stream = StreamMasker::new(masker.clone());
-            let mut out: Vec<u8> = text
-                .as_bytes()
-                .chunks(size)
-                .flat_map(|chunk| stream.push(chunk))
-                .collect();
+            let mut out: Vec<u8> = text.as_bytes().chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
             out.extend(stream.finish());
-            assert_eq!(
-                String::from_utf8(out).as_deref(),
-                Ok(whole.as_str()),
-                "{size}"
-            );
+            assert_eq!(String::from_utf8(out).as_deref(), Ok(whole.as_str()), "{size}");
         }
     }
 

@@ -166,7 +166,13 @@ impl Phase {
 
 impl Session {
     /// A new session: idle, with an empty log.
-    pub fn new(id: SessionId, tenant: TenantId, agent: AgentRef, environment: EnvironmentId, created_at: Timestamp) -> Self {
+    pub fn new(
+        id: SessionId,
+        tenant: TenantId,
+        agent: AgentRef,
+        environment: EnvironmentId,
+        created_at: Timestamp,
+    ) -> Self {
         Self {
             id,
             tenant,
@@ -206,7 +212,9 @@ impl Session {
             Some(wait) => match wait.kind {
                 WaitKind::Timer | WaitKind::Callback { .. } => Phase::Waiting,
                 WaitKind::Backoff { .. } | WaitKind::Condition { .. } => Phase::BackingOff,
-                WaitKind::Action | WaitKind::Upstream { .. } | WaitKind::Budget { .. } | WaitKind::Stuck => Phase::NeedsYou,
+                WaitKind::Action | WaitKind::Upstream { .. } | WaitKind::Budget { .. } | WaitKind::Stuck => {
+                    Phase::NeedsYou
+                }
             },
             None if self.position == Position::Idle => Phase::Idle,
             None => Phase::Queued,

@@ -22,22 +22,14 @@ pub struct Problem {
 pub fn validate(messages: &[Message]) -> Result<(), Problem> {
     let (mut open, mut known): (Vec<EventId>, BTreeSet<EventId>) = (Vec::new(), BTreeSet::new());
     for (index, message) in messages.iter().enumerate() {
-        let problem = |rule| {
-            Err(Problem {
-                message: index,
-                rule,
-            })
-        };
+        let problem = |rule| Err(Problem { message: index, rule });
         let is_user = matches!(message, Message::User(_));
         if is_user != index.is_multiple_of(2) {
             return problem("messages begin with the user and alternate");
         }
         match message {
             Message::User(parts) => {
-                let results = parts
-                    .iter()
-                    .take_while(|part| matches!(part, UserPart::Result { .. }))
-                    .count();
+                let results = parts.iter().take_while(|part| matches!(part, UserPart::Result { .. })).count();
                 let answered: Vec<EventId> = parts.iter().filter_map(result_of).collect();
                 if parts.is_empty() {
                     return problem("a message has content");
@@ -71,10 +63,7 @@ pub fn validate(messages: &[Message]) -> Result<(), Problem> {
         }
     }
     if !open.is_empty() {
-        return Err(Problem {
-            message: messages.len(),
-            rule: "the last calls have results",
-        });
+        return Err(Problem { message: messages.len(), rule: "the last calls have results" });
     }
     Ok(())
 }

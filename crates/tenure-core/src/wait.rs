@@ -80,7 +80,15 @@ impl WaitKind {
 
     /// Whether a user message ends it, because the user wants to go on.
     pub fn ends_with_message(&self) -> bool {
-        matches!(self, Self::Upstream { .. } | Self::Stuck | Self::Timer | Self::Callback { .. } | Self::Backoff { .. } | Self::Condition { .. })
+        matches!(
+            self,
+            Self::Upstream { .. }
+                | Self::Stuck
+                | Self::Timer
+                | Self::Callback { .. }
+                | Self::Backoff { .. }
+                | Self::Condition { .. }
+        )
     }
 
     /// Whether `resume` ends it.

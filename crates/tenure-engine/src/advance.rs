@@ -81,7 +81,8 @@ impl Advance {
     async fn take_inputs(&mut self) -> Result<(), Stopped> {
         while self.journal.has_inputs() && !self.journal.session().has_ended() {
             let inputs = self.journal.take_inputs(MAX_INTAKE);
-            if let Some(end) = inputs.iter().find(|input| matches!(input.body, InputBody::Cancel | InputBody::Archive)) {
+            if let Some(end) = inputs.iter().find(|input| matches!(input.body, InputBody::Cancel | InputBody::Archive))
+            {
                 return self.end(end).await;
             }
             let drafts = intake(self.journal.session(), &inputs, self.services.clock.now());
@@ -107,7 +108,9 @@ impl Advance {
     /// Stays in the lease for a short wait, else parks. Returns whether the lease is over.
     async fn park(&mut self) -> Result<bool, Stopped> {
         let until = self.journal.session().wakes_at();
-        let short = until.map(|until| self.services.clock.until(until)).filter(|span| *span <= self.services.options.short_wait);
+        let short = until
+            .map(|until| self.services.clock.until(until))
+            .filter(|span| *span <= self.services.options.short_wait);
         match short {
             None => {
                 let is_held = self.journal.commit(Then::Park).await?;
@@ -180,7 +183,12 @@ impl Advance {
         let now = self.services.clock.now();
         self.take_inputs().await?;
         if !self.journal.session().has_ended() && self.journal.session().wait.is_none() {
-            let wait = tenure_core::Wait { kind: tenure_core::WaitKind::Upstream { class }, since: now, until: None, calls: Vec::new() };
+            let wait = tenure_core::Wait {
+                kind: tenure_core::WaitKind::Upstream { class },
+                since: now,
+                until: None,
+                calls: Vec::new(),
+            };
             self.journal.push_all([
                 Draft::new(Body::Error { class, message, retrying: false, request_id: None }),
                 Draft::new(Body::WaitStarted { wait }),

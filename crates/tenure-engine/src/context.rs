@@ -78,7 +78,12 @@ impl Context {
     }
 
     /// One row by its `seq`; reads the log if it is not here.
-    pub(crate) async fn row(&mut self, store: &dyn Store, session: &Session, seq: u64) -> Result<Option<Event>, Stopped> {
+    pub(crate) async fn row(
+        &mut self,
+        store: &dyn Store,
+        session: &Session,
+        seq: u64,
+    ) -> Result<Option<Event>, Stopped> {
         let rows = self.rows(store, session).await?;
         Ok(rows.iter().find(|row| row.seq == seq).cloned())
     }

@@ -27,12 +27,8 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn add(&self, lease: Lease) -> Arc<HeldLease> {
-        let held = Arc::new(HeldLease {
-            lease,
-            urgent: Notify::new(),
-            input: Notify::new(),
-            lost: CancellationToken::new(),
-        });
+        let held =
+            Arc::new(HeldLease { lease, urgent: Notify::new(), input: Notify::new(), lost: CancellationToken::new() });
         self.lock().insert(held.lease.session, held.clone());
         held
     }

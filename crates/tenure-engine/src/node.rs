@@ -26,7 +26,11 @@ pub(crate) async fn heartbeat(services: Arc<Services>) {
     let mut trusted_from = Instant::now();
     loop {
         let sent = Instant::now();
-        let beat = Beat { node: services.node, held: services.held.epochs(), claimed_before: services.claims.settled_before() };
+        let beat = Beat {
+            node: services.node,
+            held: services.held.epochs(),
+            claimed_before: services.claims.settled_before(),
+        };
         let left = options.fence_after().saturating_sub(trusted_from.elapsed());
         match tokio::time::timeout(left, services.store.heartbeat(beat)).await {
             Ok(Ok(reply)) => {

@@ -138,7 +138,11 @@ impl Attempt {
         let (mut frames, mut n) = (Vec::new(), 0);
         for (event, event_type, text) in &self.blocks {
             n += 1;
-            frames.push(self.frame_at(session, n, PreviewKind::Start { event_id: *event, event_type: (*event_type).to_owned() }));
+            frames.push(self.frame_at(
+                session,
+                n,
+                PreviewKind::Start { event_id: *event, event_type: (*event_type).to_owned() },
+            ));
             if !text.is_empty() {
                 n += text.len() as u64;
                 frames.push(self.frame_at(session, n, PreviewKind::Delta { event_id: *event, text: text.clone() }));

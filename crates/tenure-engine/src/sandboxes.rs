@@ -86,7 +86,10 @@ impl Sandboxes {
         }
         let name = driver_name(environment.driver);
         let driver = self.drivers.get(name).ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, format!("this worker offers no sandbox driver {name}; tenure doctor says why"))
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("this worker offers no sandbox driver {name}; tenure doctor says why"),
+            )
         })?;
         let (workspace, state_dir) = (self.folders.workspace(session), self.folders.state(session));
         let replaces = state_dir.join("used").exists();
@@ -106,7 +109,8 @@ impl Sandboxes {
         let incarnation = driver.start(spec).await?;
         // Remembers that commands may have run here, so that a successor says what is gone.
         let _ = std::fs::write(state_dir.join("used"), b"");
-        let missing = incarnation.guarantees().weak().map(|line| format!("{}: {}", line.item.name(), line.why)).collect();
+        let missing =
+            incarnation.guarantees().weak().map(|line| format!("{}: {}", line.item.name(), line.why)).collect();
         let lost = watch(incarnation.clone());
         let live = Live { incarnation: incarnation.clone(), lost, used_at: Instant::now(), is_busy: 0 };
         self.lock().insert(session, live);

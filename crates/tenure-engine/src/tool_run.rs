@@ -29,15 +29,28 @@ pub(crate) struct Ran {
 }
 
 impl Runner {
-    pub(crate) fn new(store: Arc<dyn Store>, sandboxes: Arc<Sandboxes>, session: &Session, held: Arc<HeldLease>) -> Self {
-        Self { store, sandboxes, tenant: session.tenant.clone(), session: session.id, environment: session.environment, held }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        sandboxes: Arc<Sandboxes>,
+        session: &Session,
+        held: Arc<HeldLease>,
+    ) -> Self {
+        Self {
+            store,
+            sandboxes,
+            tenant: session.tenant.clone(),
+            session: session.id,
+            environment: session.environment,
+            held,
+        }
     }
 
     /// Runs a call to its end, or until `cancel`.
     pub(crate) async fn run(&self, call: &Call, input: Json, cancel: CancellationToken) -> Ran {
         let lazy = Lazy { runner: self, news: Mutex::default() };
         let _busy = self.sandboxes.busy(self.session);
-        let wanted = tenure_tools::Call { id: call.id.to_string(), name: call.name.clone(), input: input.as_str().to_owned() };
+        let wanted =
+            tenure_tools::Call { id: call.id.to_string(), name: call.name.clone(), input: input.as_str().to_owned() };
         let result = tenure_tools::Toolset.run(wanted, &lazy, cancel).await;
         let notes = lazy.news.into_inner().expect("nobody panics while holding it").map(notes).unwrap_or_default();
         let outcome = if result.is_error { Outcome::Failed } else { Outcome::Done };

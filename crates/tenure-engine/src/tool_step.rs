@@ -5,11 +5,11 @@ use crate::error::Stopped;
 use crate::ids;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use std::time::Duration;
 use tenure_core::{
     Body, Call, CallKind, Done, Draft, EventId, Json, MAX_WAIT, Outcome, callback_result, finished, wait_tool,
 };
 use tenure_store::Then;
-use std::time::Duration;
 use tenure_tools::WaitCall;
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +113,8 @@ impl Advance {
             }
             Ok(WaitCall::WaitForCallback { callback, timeout_millis }) => {
                 let Some(open) = self.journal.session().callback(callback).copied() else {
-                    let text = format!("callback_id: {callback} does not exist in this session; create_callback makes one.");
+                    let text =
+                        format!("callback_id: {callback} does not exist in this session; create_callback makes one.");
                     return self.give(call, Done::text(Outcome::Failed, text));
                 };
                 match open.received_seq {

@@ -71,7 +71,10 @@ fn start_heart(services: Arc<Services>) -> std::thread::JoinHandle<()> {
     std::thread::Builder::new()
         .name("heartbeat".to_owned())
         .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a timer and a reactor can be made");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a timer and a reactor can be made");
             runtime.block_on(node::heartbeat(services));
         })
         .expect("a thread can be started")
@@ -168,7 +171,8 @@ async fn advance(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased) 
     match agent {
         Some(agent) => Box::pin(Advance::new(services, held, Arc::new(agent), leased).run()).await,
         None => {
-            let message = format!("agent {} version {} does not exist any more", session.agent.id, session.agent.version);
+            let message =
+                format!("agent {} version {} does not exist any more", session.agent.id, session.agent.version);
             let placeholder = Arc::new(crate::services::no_agent(session));
             Advance::new(services, held, placeholder, leased).give_up(Class::Config, message).await
         }

@@ -51,7 +51,8 @@ impl Workspace {
         while let Some((folder, name)) = open.pop() {
             for entry in self.entries(&folder)? {
                 let inside = [folder.as_slice(), b"/", &entry.name].concat();
-                let outside = if name.is_empty() { entry.name.clone() } else { [name.as_slice(), b"/", &entry.name].concat() };
+                let outside =
+                    if name.is_empty() { entry.name.clone() } else { [name.as_slice(), b"/", &entry.name].concat() };
                 let mut header = tar::Header::new_gnu();
                 header.set_mode(entry.mode);
                 header.set_mtime(u64::try_from(entry.modified_ns / 1_000_000_000).unwrap_or(0));
@@ -70,7 +71,11 @@ impl Workspace {
                         header.set_entry_type(EntryType::Regular);
                         header.set_size(open_file.size_bytes);
                         // One that shrinks meanwhile is filled up, so that the archive stays whole.
-                        let content = open_file.file.take(open_file.size_bytes).chain(std::io::repeat(0)).take(open_file.size_bytes);
+                        let content = open_file
+                            .file
+                            .take(open_file.size_bytes)
+                            .chain(std::io::repeat(0))
+                            .take(open_file.size_bytes);
                         tar.append_data(&mut header, path, content).map_err(wrong)?;
                     }
                     EntryKind::Symlink => {
@@ -98,11 +103,17 @@ impl Workspace {
             let mut entry = entry.map_err(damaged)?;
             imported.entries += 1;
             if imported.entries > limits.entries {
-                return Err(Error::new(Kind::TooLarge, format!("the archive holds more than {} entries", limits.entries)));
+                return Err(Error::new(
+                    Kind::TooLarge,
+                    format!("the archive holds more than {} entries", limits.entries),
+                ));
             }
             let name = entry.path_bytes().into_owned();
             if name.starts_with(b"/") {
-                return Err(Error::new(Kind::Escapes, format!("{} is an absolute path", String::from_utf8_lossy(&name))));
+                return Err(Error::new(
+                    Kind::Escapes,
+                    format!("{} is an absolute path", String::from_utf8_lossy(&name)),
+                ));
             }
             let inside = parts(&name)?;
             let whole: Vec<&[u8]> = base.iter().map(Vec::as_slice).chain(inside.iter().copied()).collect();
@@ -161,7 +172,8 @@ impl Workspace {
         let folders: Vec<&[u8]> = folders.iter().map(Vec::as_slice).collect();
         let folder = self.make_folders(&folders)?;
         let _ = rustix::fs::unlinkat(&folder, name.as_slice(), AtFlags::empty());
-        rustix::fs::symlinkat(target, &folder, name.as_slice()).map_err(|error| Error::io("link", name, &error.into()))?;
+        rustix::fs::symlinkat(target, &folder, name.as_slice())
+            .map_err(|error| Error::io("link", name, &error.into()))?;
         Ok(())
     }
 }

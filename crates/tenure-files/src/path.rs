@@ -46,7 +46,13 @@ mod tests {
         for path in [&b".."[..], b"a/../..", b"/etc/passwd", b"/workspacex", b"a\0b"] {
             assert!(parts(path).is_err(), "{}", String::from_utf8_lossy(path));
         }
-        for (path, cleaned) in [(&b""[..], &b"."[..]), (b"/workspace", b"."), (b"/workspace/a", b"a"), (b"./a//b/", b"a/b"), (b"bad\xffname", b"bad\xffname")] {
+        for (path, cleaned) in [
+            (&b""[..], &b"."[..]),
+            (b"/workspace", b"."),
+            (b"/workspace/a", b"a"),
+            (b"./a//b/", b"a/b"),
+            (b"bad\xffname", b"bad\xffname"),
+        ] {
             assert_eq!(parts(path).map(|parts| join(&parts)).ok().as_deref(), Some(cleaned));
         }
     }

@@ -73,7 +73,8 @@ impl Workspace {
         let name = folder.as_os_str().as_bytes();
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make the workspace", name, &error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let root = rustix::fs::openat(CWD, folder, flags, Mode::empty()).map_err(|error| Error::io("open the workspace", name, &error.into()))?;
+        let root = rustix::fs::openat(CWD, folder, flags, Mode::empty())
+            .map_err(|error| Error::io("open the workspace", name, &error.into()))?;
         Ok(Self { root })
     }
 
@@ -126,7 +127,13 @@ impl Workspace {
             return Err(Error::new(Kind::NotAFile, format!("{} is no regular file", String::from_utf8_lossy(path))));
         }
         let modified_ns = modified(&stat);
-        let tag = format!("{:x}-{:x}-{:x}-{:x}", stat.st_ino, stat.st_size, modified_ns, i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec));
+        let tag = format!(
+            "{:x}-{:x}-{:x}-{:x}",
+            stat.st_ino,
+            stat.st_size,
+            modified_ns,
+            i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec)
+        );
         Ok(OpenFile { file: File::from(fd), size_bytes: u64::try_from(stat.st_size).unwrap_or(0), modified_ns, tag })
     }
 
@@ -165,7 +172,8 @@ impl Workspace {
         let folder = self.make_folders(folders)?;
         let draft = draft_name();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(&folder, draft.as_slice(), flags, Mode::from_raw_mode(0o600)).map_err(|error| wrong(&error.into()))?;
+        let fd = rustix::fs::openat(&folder, draft.as_slice(), flags, Mode::from_raw_mode(0o600))
+            .map_err(|error| wrong(&error.into()))?;
         let mut file = File::from(fd);
         let result = copy(content, &mut file, limit).and_then(|size| {
             self.own_like_root(&file);
@@ -178,7 +186,10 @@ impl Workspace {
         if result.is_err() {
             let _ = rustix::fs::unlinkat(&folder, draft.as_slice(), AtFlags::empty());
         }
-        result.map_err(|error| Error { message: format!("write {}: {}", String::from_utf8_lossy(path), error.message), ..error })
+        result.map_err(|error| Error {
+            message: format!("write {}: {}", String::from_utf8_lossy(path), error.message),
+            ..error
+        })
     }
 
     /// Removes a file, a link or an empty folder.
@@ -207,7 +218,14 @@ impl Workspace {
                 files += 1;
                 bytes += entry.size_bytes;
                 if entry.kind == EntryKind::Directory && files < limit as u64 {
-                    open.push([folder.as_slice(), &entry.name].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(&b'/'));
+                    open.push(
+                        [folder.as_slice(), &entry.name]
+                            .iter()
+                            .filter(|part| !part.is_empty())
+                            .copied()
+                            .collect::<Vec<_>>()
+                            .join(&b'/'),
+                    );
                 }
             }
         }
@@ -234,7 +252,13 @@ impl Workspace {
     }
 
     /// Opens in the kernel's own beneath mode; where that is missing, part by part without links.
-    pub(crate) fn beneath(&self, start: impl AsFd, path: &[u8], flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    pub(crate) fn beneath(
+        &self,
+        start: impl AsFd,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+    ) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&start, path, flags, mode, resolve) {
@@ -339,7 +363,8 @@ pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write, limit: u64) -> Resul
 fn entry(folder: &OwnedFd, name: Vec<u8>) -> rustix::io::Result<Entry> {
     let stat = rustix::fs::statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
     let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-    let target = if is_link { Some(rustix::fs::readlinkat(folder, name.as_slice(), Vec::new())?.into_bytes()) } else { None };
+    let target =
+        if is_link { Some(rustix::fs::readlinkat(folder, name.as_slice(), Vec::new())?.into_bytes()) } else { None };
     Ok(described(name, &stat, target))
 }
 

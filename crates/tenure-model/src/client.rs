@@ -30,19 +30,12 @@ pub(crate) struct Provider {
 
 impl Provider {
     pub(crate) fn new(name: String, config: ProviderConfig) -> Self {
-        Self {
-            name,
-            config,
-            http: OnceLock::new(),
-        }
+        Self { name, config, http: OnceLock::new() }
     }
 
     fn http(&self) -> Result<&reqwest::Client, Failure> {
-        let made = self
-            .http
-            .get_or_init(|| self.connect().map_err(|error| chain(&error)));
-        made.as_ref()
-            .map_err(|reason| plain(Class::Config, format!("provider {}: {reason}", self.name)))
+        let made = self.http.get_or_init(|| self.connect().map_err(|error| chain(&error)));
+        made.as_ref().map_err(|reason| plain(Class::Config, format!("provider {}: {reason}", self.name)))
     }
 
     fn connect(&self) -> reqwest::Result<reqwest::Client> {
@@ -60,27 +53,17 @@ impl Provider {
 
     /// The key, read now, so that a changed one works without a restart.
     async fn key(&self) -> Result<Option<String>, Failure> {
-        let missing = |message: String| Failure {
-            kind: "missing_key".to_owned(),
-            ..plain(Class::Credential, message)
-        };
+        let missing = |message: String| Failure { kind: "missing_key".to_owned(), ..plain(Class::Credential, message) };
         let (key, place) = match (&self.config.api_key_file, &self.config.api_key_env) {
             (Some(path), _) => {
                 let read = tokio::fs::read_to_string(path).await;
-                let key = read.map_err(|error| {
-                    missing(format!(
-                        "the key file {} cannot be read: {error}",
-                        path.display()
-                    ))
-                })?;
+                let key =
+                    read.map_err(|error| missing(format!("the key file {} cannot be read: {error}", path.display())))?;
                 (key, format!("the key file {}", path.display()))
             }
             (None, Some(name)) => {
-                let key = std::env::var(name).map_err(|_| {
-                    missing(format!(
-                        "the environment variable {name} with the key is not set"
-                    ))
-                })?;
+                let key = std::env::var(name)
+                    .map_err(|_| missing(format!("the environment variable {name} with the key is not set")))?;
                 (key, format!("the environment variable {name}"))
             }
             (None, None) => return Ok(None),
@@ -90,9 +73,7 @@ impl Provider {
             return Err(missing(format!("{place} is empty")));
         }
         if HeaderValue::from_str(key).is_err() {
-            return Err(missing(format!(
-                "{place} holds characters that a key cannot have"
-            )));
+            return Err(missing(format!("{place} holds characters that a key cannot have")));
         }
         Ok(Some(key.to_owned()))
     }
@@ -107,10 +88,7 @@ pub(crate) struct HttpModel {
 
 impl HttpModel {
     pub(crate) fn new(provider: Arc<Provider>, full_name: String) -> Self {
-        Self {
-            provider,
-            full_name,
-        }
+        Self { provider, full_name }
     }
 
     async fn attempt(
@@ -121,10 +99,7 @@ impl HttpModel {
         validate::validate(&prompt.messages).map_err(|problem| {
             plain(
                 Class::BadHistory,
-                format!(
-                    "message {} of the request breaks a rule: {}",
-                    problem.message, problem.rule
-                ),
+                format!("message {} of the request breaks a rule: {}", problem.message, problem.rule),
             )
         })?;
         let config = &self.provider.config;
@@ -133,20 +108,11 @@ impl HttpModel {
             dialect::request(config.dialect, base_url, prompt, &config.extra_body),
             dialect::decoder(config.dialect, &self.full_name),
         ) else {
-            return Err(plain(
-                Class::Config,
-                format!("the dialect {} is not spoken over HTTP", config.dialect),
-            ));
+            return Err(plain(Class::Config, format!("the dialect {} is not spoken over HTTP", config.dialect)));
         };
         let key = self.provider.key().await?;
-        let masker = Masker::new(
-            key.as_deref()
-                .into_iter()
-                .chain(config.headers.values().map(String::as_str)),
-        );
-        self.exchange(request, decoder, key.as_deref(), on_event)
-            .await
-            .map_err(|failure| masked(failure, &masker))
+        let masker = Masker::new(key.as_deref().into_iter().chain(config.headers.values().map(String::as_str)));
+        self.exchange(request, decoder, key.as_deref(), on_event).await.map_err(|failure| masked(failure, &masker))
     }
 
     async fn exchange(
@@ -158,37 +124,21 @@ impl HttpModel {
     ) -> Result<Answer, Failure> {
         let timeouts = self.provider.config.timeouts;
         let headers = headers(&request, &self.provider.config, key)?;
-        let sent = self
-            .provider
-            .http()?
-            .post(&request.url)
-            .headers(headers)
-            .body(request.body)
-            .send();
+        let sent = self.provider.http()?.post(&request.url).headers(headers).body(request.body).send();
         let reply = timeout(timeouts.first_byte, sent)
             .await
             .map_err(|_| slow("first_byte_timeout", "no reply", timeouts.first_byte))?
-            .map_err(|error| {
-                unreachable(format!(
-                    "the provider cannot be reached: {}",
-                    chain(&error.without_url())
-                ))
-            })?;
+            .map_err(|error| unreachable(format!("the provider cannot be reached: {}", chain(&error.without_url()))))?;
         if !is_stream(&reply) {
             return Err(refusal(reply, timeouts.idle).await);
         }
-        let request_id = header(reply.headers(), "request-id")
-            .or_else(|| header(reply.headers(), "x-request-id"));
-        on_event(StreamEvent::Started {
-            request_id: request_id.clone(),
-        });
-        let mut answer = read(reply, &mut *decoder, timeouts.idle, on_event)
-            .await
-            .map_err(|mut failure| {
-                failure.request_id = failure.request_id.or_else(|| request_id.clone());
-                failure.status = failure.status.or(Some(200));
-                failure
-            })?;
+        let request_id = header(reply.headers(), "request-id").or_else(|| header(reply.headers(), "x-request-id"));
+        on_event(StreamEvent::Started { request_id: request_id.clone() });
+        let mut answer = read(reply, &mut *decoder, timeouts.idle, on_event).await.map_err(|mut failure| {
+            failure.request_id = failure.request_id.or_else(|| request_id.clone());
+            failure.status = failure.status.or(Some(200));
+            failure
+        })?;
         answer.request_id = request_id;
         Ok(answer)
     }
@@ -222,27 +172,18 @@ async fn read(
             Ok(Ok(None)) => break,
             // What broke after the marker does not matter; before it, `finish` says incomplete.
             Ok(Err(error)) => {
-                return decoder
-                    .finish(on_event)
-                    .map_err(|failure| match failure.class {
-                        Class::Incomplete => incomplete(format!(
-                            "{}: {}",
-                            failure.message,
-                            chain(&error.without_url())
-                        )),
-                        _ => failure,
-                    });
+                return decoder.finish(on_event).map_err(|failure| match failure.class {
+                    Class::Incomplete => incomplete(format!("{}: {}", failure.message, chain(&error.without_url()))),
+                    _ => failure,
+                });
             }
             Err(_) => {
-                return decoder
-                    .finish(on_event)
-                    .map_err(|failure| match failure.class {
-                        Class::Incomplete => Failure {
-                            class: Class::Incomplete,
-                            ..slow("idle_timeout", "nothing more of the answer", idle)
-                        },
-                        _ => failure,
-                    });
+                return decoder.finish(on_event).map_err(|failure| match failure.class {
+                    Class::Incomplete => {
+                        Failure { class: Class::Incomplete, ..slow("idle_timeout", "nothing more of the answer", idle) }
+                    }
+                    _ => failure,
+                });
             }
         }
         if decoder.is_complete() {
@@ -252,40 +193,22 @@ async fn read(
     decoder.finish(on_event)
 }
 
-fn headers(
-    request: &HttpRequest,
-    config: &ProviderConfig,
-    key: Option<&str>,
-) -> Result<HeaderMap, Failure> {
+fn headers(request: &HttpRequest, config: &ProviderConfig, key: Option<&str>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
-        headers.insert(
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     for (name, value) in &config.headers {
-        let problem = || {
-            plain(
-                Class::Config,
-                format!("the configured header {name:?} has a name or value that cannot be sent"),
-            )
-        };
+        let problem =
+            || plain(Class::Config, format!("the configured header {name:?} has a name or value that cannot be sent"));
         let mut value = HeaderValue::from_str(value).map_err(|_| problem())?;
         value.set_sensitive(true);
-        headers.insert(
-            HeaderName::from_bytes(name.as_bytes()).map_err(|_| problem())?,
-            value,
-        );
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| problem())?, value);
     }
     if let Some(key) = key {
         let (name, before) = request.key_header;
-        let mut value = HeaderValue::from_str(&format!("{before}{key}")).map_err(|_| {
-            plain(
-                Class::Credential,
-                "the key holds characters that a header cannot have",
-            )
-        })?;
+        let mut value = HeaderValue::from_str(&format!("{before}{key}"))
+            .map_err(|_| plain(Class::Credential, "the key holds characters that a header cannot have"))?;
         value.set_sensitive(true);
         headers.insert(HeaderName::from_static(name), value);
     }
@@ -294,16 +217,8 @@ fn headers(
 
 /// Whether the body is read as a stream: a success that does not say that it is something else.
 fn is_stream(reply: &reqwest::Response) -> bool {
-    let content_type = header(reply.headers(), "content-type")
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let other = [
-        "text/html",
-        "application/json",
-        "application/problem+json",
-        "application/xml",
-        "text/xml",
-    ];
+    let content_type = header(reply.headers(), "content-type").unwrap_or_default().to_ascii_lowercase();
+    let other = ["text/html", "application/json", "application/problem+json", "application/xml", "text/xml"];
     reply.status().is_success() && !other.iter().any(|other| content_type.starts_with(other))
 }
 
@@ -313,39 +228,25 @@ async fn refusal(mut reply: reqwest::Response, idle: Duration) -> Failure {
     let headers: Vec<(String, String)> = reply
         .headers()
         .iter()
-        .filter_map(|(name, value)| {
-            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-        })
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
         .collect();
     let mut body = Vec::new();
     while body.len() < MAX_ERROR_BYTES {
         match timeout(idle, reply.chunk()).await {
-            Ok(Ok(Some(bytes))) => {
-                body.extend_from_slice(&bytes[..bytes.len().min(MAX_ERROR_BYTES - body.len())])
-            }
+            Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes[..bytes.len().min(MAX_ERROR_BYTES - body.len())]),
             // Status and headers are worth more than the rest of the body.
             Ok(Ok(None) | Err(_)) | Err(_) => break,
         }
     }
-    classify(&Reply {
-        status,
-        body: &String::from_utf8_lossy(&body),
-        headers: &headers,
-    })
+    classify(&Reply { status, body: &String::from_utf8_lossy(&body), headers: &headers })
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .map(str::to_owned)
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 fn slow(kind: &str, what: &str, limit: Duration) -> Failure {
-    Failure {
-        kind: kind.to_owned(),
-        ..unreachable(format!("{what} within {} s", limit.as_secs_f64()))
-    }
+    Failure { kind: kind.to_owned(), ..unreachable(format!("{what} within {} s", limit.as_secs_f64())) }
 }
 
 /// An error with its causes, in one line.

@@ -61,11 +61,7 @@ pub struct ProviderConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
     /// Headers of every request; their values are never shown.
-    #[serde(
-        default,
-        skip_serializing_if = "BTreeMap::is_empty",
-        serialize_with = "hide_values"
-    )]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", serialize_with = "hide_values")]
     pub headers: BTreeMap<String, String>,
     /// Time limits of a call.
     #[serde(default)]
@@ -126,12 +122,7 @@ impl ProviderConfig {
 
     /// The price of a model; a script costs nothing.
     pub fn price(&self, model_name: &str) -> Option<Price> {
-        let free = Price {
-            input: 0,
-            output: 0,
-            cache_read: 0,
-            cache_write: 0,
-        };
+        let free = Price { input: 0, output: 0, cache_read: 0, cache_write: 0 };
         match self.prices.get(model_name) {
             Some(config) => Some(config.price(self.dialect)),
             None => (self.dialect == DialectName::Script).then_some(free),
@@ -139,10 +130,7 @@ impl ProviderConfig {
     }
 }
 
-fn hide_values<S: Serializer>(
-    headers: &BTreeMap<String, String>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn hide_values<S: Serializer>(headers: &BTreeMap<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(headers.keys().map(|name| (name, "[redacted]")))
 }
 
@@ -167,12 +155,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self {
-            connect: seconds(10),
-            first_byte: seconds(120),
-            idle: seconds(120),
-            total: seconds(30 * 60),
-        }
+        Self { connect: seconds(10), first_byte: seconds(120), idle: seconds(120), total: seconds(30 * 60) }
     }
 }
 
@@ -204,11 +187,7 @@ fn span(text: &str) -> Option<Duration> {
 
 fn write_span<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     let millis = span.as_millis();
-    let text = if millis.is_multiple_of(1_000) {
-        format!("{}s", millis / 1_000)
-    } else {
-        format!("{millis}ms")
-    };
+    let text = if millis.is_multiple_of(1_000) { format!("{}s", millis / 1_000) } else { format!("{millis}ms") };
     serializer.serialize_str(&text)
 }
 
@@ -223,18 +202,10 @@ pub struct PriceConfig {
     #[serde(deserialize_with = "read_price")]
     pub output: f64,
     /// Input read from the provider's cache; the full input price if left out.
-    #[serde(
-        default,
-        deserialize_with = "read_some_price",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "read_some_price", skip_serializing_if = "Option::is_none")]
     pub cached_input: Option<f64>,
     /// Input written to the cache; 1.25 times the input price for Anthropic, else the input price.
-    #[serde(
-        default,
-        deserialize_with = "read_some_price",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "read_some_price", skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
 }
 
@@ -249,9 +220,7 @@ fn read_price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Erro
     if (0.0..=MAX_PRICE_USD).contains(&price) {
         return Ok(price);
     }
-    Err(serde::de::Error::custom(format!(
-        "{price} is not a price in dollars per million tokens"
-    )))
+    Err(serde::de::Error::custom(format!("{price} is not a price in dollars per million tokens")))
 }
 
 fn read_some_price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -293,12 +262,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.timeouts.idle, Duration::from_millis(500));
-        let price = Price {
-            input: 3_000_000,
-            output: 15_000_000,
-            cache_read: 300_000,
-            cache_write: 3_750_000,
-        };
+        let price = Price { input: 3_000_000, output: 15_000_000, cache_read: 300_000, cache_write: 3_750_000 };
         assert_eq!(config.price("m"), Some(price));
         assert_eq!(config.price("other"), None);
         assert!(!format!("{config:?}").contains("x-team"));
@@ -312,13 +276,9 @@ mod tests {
             ("api_key = \"x\"", "unknown field `api_key`"),
             ("timeouts = { idle = \"10\" }", "is not a time limit"),
             ("timeouts = { idle = \"25h\" }", "is not a time limit"),
-            (
-                "prices = { m = { input = -1, output = 1 } }",
-                "is not a price",
-            ),
+            ("prices = { m = { input = -1, output = 1 } }", "is not a price"),
         ] {
-            let error = toml::from_str::<ProviderConfig>(&format!("dialect = \"openai\"\n{line}"))
-                .unwrap_err();
+            let error = toml::from_str::<ProviderConfig>(&format!("dialect = \"openai\"\n{line}")).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }
     }

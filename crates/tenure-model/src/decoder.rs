@@ -61,11 +61,7 @@ pub(crate) struct SseDecoder<P> {
 
 impl<P: Protocol> SseDecoder<P> {
     pub(crate) fn new(protocol: P) -> Self {
-        Self {
-            reader: SseReader::default(),
-            protocol,
-            size_bytes: 0,
-        }
+        Self { reader: SseReader::default(), protocol, size_bytes: 0 }
     }
 }
 
@@ -76,23 +72,19 @@ impl<P: Protocol> Decoder for SseDecoder<P> {
         }
         self.size_bytes = self.size_bytes.saturating_add(bytes.len());
         if self.size_bytes > MAX_ANSWER_BYTES {
-            return Err(incomplete(format!(
-                "the streamed answer is larger than {MAX_ANSWER_BYTES} bytes"
-            )));
+            return Err(incomplete(format!("the streamed answer is larger than {MAX_ANSWER_BYTES} bytes")));
         }
         let is_too_large = self.reader.push(bytes).is_err();
         while let Some(event) = self.reader.next_event() {
             if self.protocol.is_complete() {
                 return Ok(());
             }
-            self.protocol
-                .event(&event, on_event)
-                .map_err(|error| match error {
-                    EventError::Failed(failure) => failure,
-                    EventError::Unreadable(reason) => incomplete(format!(
-                        "the stream holds an event that cannot be read: {reason}"
-                    )),
-                })?;
+            self.protocol.event(&event, on_event).map_err(|error| match error {
+                EventError::Failed(failure) => failure,
+                EventError::Unreadable(reason) => {
+                    incomplete(format!("the stream holds an event that cannot be read: {reason}"))
+                }
+            })?;
         }
         if is_too_large {
             return Err(incomplete("the stream holds an event that is too large"));
@@ -114,9 +106,7 @@ impl<P: Protocol> Decoder for SseDecoder<P> {
                 Err(EventError::Unreadable(_)) => break,
             }
         }
-        self.protocol
-            .answer(on_event)
-            .ok_or_else(|| incomplete("the stream ended before the answer was complete"))
+        self.protocol.answer(on_event).ok_or_else(|| incomplete("the stream ended before the answer was complete"))
     }
 }
 

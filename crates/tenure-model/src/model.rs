@@ -62,10 +62,7 @@ pub struct CallContext {
 ///
 /// `index` is the place of a block in [`Answer::blocks`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "each variant is documented; its fields are its place and what is added"
-)]
+#[allow(missing_docs, reason = "each variant is documented; its fields are its place and what is added")]
 pub enum StreamEvent {
     /// The provider has begun to answer.
     Started { request_id: Option<String> },

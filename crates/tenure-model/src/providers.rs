@@ -27,50 +27,29 @@ impl Providers {
     ///
     /// # Errors
     /// When a provider cannot work as it is configured.
-    pub fn new(
-        configs: BTreeMap<String, ProviderConfig>,
-        default: Option<String>,
-    ) -> Result<Self, ConfigProblem> {
+    pub fn new(configs: BTreeMap<String, ProviderConfig>, default: Option<String>) -> Result<Self, ConfigProblem> {
         let mut providers = BTreeMap::new();
         for (name, config) in configs {
             check(&name, &config)?;
             providers.insert(name.clone(), Arc::new(Provider::new(name, config)));
         }
-        providers.entry(SCRIPT.to_owned()).or_insert_with(|| {
-            Arc::new(Provider::new(
-                SCRIPT.to_owned(),
-                ProviderConfig::new(DialectName::Script),
-            ))
-        });
+        providers
+            .entry(SCRIPT.to_owned())
+            .or_insert_with(|| Arc::new(Provider::new(SCRIPT.to_owned(), ProviderConfig::new(DialectName::Script))));
         let libraries = providers
             .iter()
             .filter(|(_, provider)| provider.config.dialect == DialectName::Script)
-            .map(|(name, provider)| {
-                (
-                    name.clone(),
-                    Arc::new(Library::new(provider.config.scenarios.clone())),
-                )
-            })
+            .map(|(name, provider)| (name.clone(), Arc::new(Library::new(provider.config.scenarios.clone()))))
             .collect();
-        Ok(Self {
-            providers,
-            libraries,
-            default,
-        })
+        Ok(Self { providers, libraries, default })
     }
 
     /// No configured provider; `script` plays the scenarios of this folder.
     pub fn scripted(scenarios: Option<PathBuf>) -> Self {
-        let config = ProviderConfig {
-            scenarios,
-            ..ProviderConfig::new(DialectName::Script)
-        };
+        let config = ProviderConfig { scenarios, ..ProviderConfig::new(DialectName::Script) };
         let library = Arc::new(Library::new(config.scenarios.clone()));
         Self {
-            providers: BTreeMap::from([(
-                SCRIPT.to_owned(),
-                Arc::new(Provider::new(SCRIPT.to_owned(), config)),
-            )]),
+            providers: BTreeMap::from([(SCRIPT.to_owned(), Arc::new(Provider::new(SCRIPT.to_owned(), config)))]),
             libraries: BTreeMap::from([(SCRIPT.to_owned(), library)]),
             default: None,
         }
@@ -100,28 +79,18 @@ impl Providers {
         if let Some(provider) = self.providers.values().find(lists) {
             return Ok((provider, name));
         }
-        let speaks = |dialect| {
-            self.providers
-                .values()
-                .filter(move |provider| provider.config.dialect == dialect)
-        };
+        let speaks = |dialect| self.providers.values().filter(move |provider| provider.config.dialect == dialect);
         let by_name = match name {
             _ if name.starts_with("claude") => speaks(DialectName::Anthropic).next(),
             _ if name.starts_with("gpt-") => speaks(DialectName::OpenAi).next(),
             _ => None,
         };
-        let mut real = self
-            .providers
-            .values()
-            .filter(|provider| provider.config.dialect != DialectName::Script);
+        let mut real = self.providers.values().filter(|provider| provider.config.dialect != DialectName::Script);
         let only = match (real.next(), real.next(), name.contains('/')) {
             (Some(only), None, false) => Some(only),
             _ => None,
         };
-        by_name
-            .or(only)
-            .map(|provider| (provider, name))
-            .ok_or_else(|| self.unknown(name))
+        by_name.or(only).map(|provider| (provider, name)).ok_or_else(|| self.unknown(name))
     }
 
     fn unknown(&self, name: &str) -> ConfigProblem {
@@ -149,14 +118,8 @@ impl Models for Providers {
                 Arc::new(HttpModel::new(provider.clone(), full_name.clone()))
             }
             DialectName::Script => {
-                let library = self
-                    .libraries
-                    .get(&provider.name)
-                    .expect("every script provider has a library");
-                Arc::new(ScriptModel::new(
-                    library.scenario(model_name)?,
-                    full_name.clone(),
-                ))
+                let library = self.libraries.get(&provider.name).expect("every script provider has a library");
+                Arc::new(ScriptModel::new(library.scenario(model_name)?, full_name.clone()))
             }
         };
         Ok(Resolved {
@@ -164,10 +127,7 @@ impl Models for Providers {
             full_name,
             model_name: model_name.to_owned(),
             price: provider.config.price(model_name),
-            max_output_tokens: provider
-                .config
-                .max_output_tokens
-                .unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
+            max_output_tokens: provider.config.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         })
     }
 }
@@ -187,8 +147,8 @@ fn check(name: &str, config: &ProviderConfig) -> Result<(), ConfigProblem> {
         );
     }
     if let Some(url) = &config.base_url {
-        let is_http = reqwest::Url::parse(url)
-            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let is_http =
+            reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_http {
             return problem(
                 format!("base_url {url:?} is not an http or https address"),
@@ -197,10 +157,7 @@ fn check(name: &str, config: &ProviderConfig) -> Result<(), ConfigProblem> {
         }
     }
     if config.api_key_env.is_some() && config.api_key_file.is_some() {
-        return problem(
-            "has both api_key_env and api_key_file".to_owned(),
-            "keep one of them",
-        );
+        return problem("has both api_key_env and api_key_file".to_owned(), "keep one of them");
     }
     Ok(())
 }

@@ -78,11 +78,7 @@ impl SseReader {
     }
 
     fn check_size(&self) -> Result<(), TooLarge> {
-        if self.line.len() + self.open.data.len() > MAX_EVENT_BYTES {
-            Err(TooLarge)
-        } else {
-            Ok(())
-        }
+        if self.line.len() + self.open.data.len() > MAX_EVENT_BYTES { Err(TooLarge) } else { Ok(()) }
     }
 
     fn end_line(&mut self) -> Result<(), TooLarge> {
@@ -145,28 +141,14 @@ mod tests {
     }
 
     fn event(name: &str, data: &str) -> SseEvent {
-        SseEvent {
-            name: name.to_owned(),
-            data: data.to_owned(),
-        }
+        SseEvent { name: name.to_owned(), data: data.to_owned() }
     }
 
     #[test]
     fn o_009_all_line_ends_give_the_same_events_wherever_they_are_cut() {
         let expected = vec![event("a", "1\n2"), event("", "3")];
         for end in ["\n", "\r\n", "\r"] {
-            let text = [
-                "event: a",
-                "data: 1",
-                "data:2",
-                "",
-                ": comment",
-                "",
-                "data: 3",
-                "",
-                "",
-            ]
-            .join(end);
+            let text = ["event: a", "data: 1", "data:2", "", ": comment", "", "data: 3", "", ""].join(end);
             assert_eq!(read(&[text.as_bytes()]), expected, "{end:?}");
             for cut in 0..text.len() {
                 let (before, after) = text.as_bytes().split_at(cut);
@@ -188,10 +170,7 @@ mod tests {
 
     #[test]
     fn o_010_characters_cut_by_the_network_are_whole_and_a_bad_byte_is_one_replacement() {
-        assert_eq!(
-            read(&[b"data: \xe4", b"\xb8\xad\xf0\x9f", b"\x98\x80\n\n"]),
-            vec![event("", "中😀")]
-        );
+        assert_eq!(read(&[b"data: \xe4", b"\xb8\xad\xf0\x9f", b"\x98\x80\n\n"]), vec![event("", "中😀")]);
         assert_eq!(read(&[b"data: a\xffb\n\n"]), vec![event("", "a\u{fffd}b")]);
     }
 
@@ -202,10 +181,7 @@ mod tests {
 
     #[test]
     fn empty_data_is_an_event_and_no_data_is_none() {
-        assert_eq!(
-            read(&[b"data:\n\nevent: x\n\nid: 3\nretry: 9\n\n"]),
-            vec![event("", "")]
-        );
+        assert_eq!(read(&[b"data:\n\nevent: x\n\nid: 3\nretry: 9\n\n"]), vec![event("", "")]);
     }
 
     #[test]

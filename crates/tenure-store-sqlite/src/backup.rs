@@ -18,31 +18,18 @@ pub(crate) fn copy(connection: &Connection, blobs: &Blobs, to: &Path) -> Result<
     fs::create_dir_all(to).map_err(|error| errors::file(&doing("make the folder"), error))?;
     let file = to.join("tenure.db");
     if file.exists() {
-        return Err(Error::new(
-            Kind::Conflict,
-            format!("{} exists already; choose an empty folder", file.display()),
-        ));
+        return Err(Error::new(Kind::Conflict, format!("{} exists already; choose an empty folder", file.display())));
     }
     let sql = |error| errors::sqlite(&doing("copy the store file"), error);
     let mut target = Connection::open(&file).map_err(sql)?;
-    match Backup::new(connection, &mut target)
-        .and_then(|backup| backup.step(ALL_PAGES))
-        .map_err(sql)?
-    {
+    match Backup::new(connection, &mut target).and_then(|backup| backup.step(ALL_PAGES)).map_err(sql)? {
         StepResult::Done => {}
         _ => {
-            return Err(Error::new(
-                Kind::Retry,
-                doing("copy the store file: the store is busy"),
-            ));
+            return Err(Error::new(Kind::Retry, doing("copy the store file: the store is busy")));
         }
     }
     target.close().map_err(|(_, error)| sql(error))?;
-    blobs
-        .copy(&to.join("blobs"))
-        .map_err(|error| errors::file(&doing("copy the payloads"), error))?;
+    blobs.copy(&to.join("blobs")).map_err(|error| errors::file(&doing("copy the payloads"), error))?;
     let sync = |path: &Path| fs::File::open(path).and_then(|file| file.sync_all());
-    sync(&file)
-        .and_then(|()| sync(to))
-        .map_err(|error| errors::file(&doing("write the files"), error))
+    sync(&file).and_then(|()| sync(to)).map_err(|error| errors::file(&doing("write the files"), error))
 }

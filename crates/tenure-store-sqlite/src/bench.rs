@@ -11,12 +11,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgentId, AgentRef, Body, EnvironmentId, Event, EventId, LeaseId, NodeId, Origin, Session,
-    SessionId, TenantId, Timestamp, apply, stored,
+    AgentId, AgentRef, Body, EnvironmentId, Event, EventId, LeaseId, NodeId, Origin, Session, SessionId, TenantId,
+    Timestamp, apply, stored,
 };
-use tenure_store::{
-    Checkpoint, Claim, Error, Kind, Lease, Leased, NewNode, NewSession, Store, Then,
-};
+use tenure_store::{Checkpoint, Claim, Error, Kind, Lease, Leased, NewNode, NewSession, Store, Then};
 
 /// Rows of each checkpoint.
 const ROWS: usize = 2;
@@ -44,10 +42,7 @@ impl Measured {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
         let place = (sorted.len().saturating_sub(1)) as f64 * share.clamp(0.0, 1.0);
-        sorted
-            .get(place.round() as usize)
-            .copied()
-            .unwrap_or_default()
+        sorted.get(place.round() as usize).copied().unwrap_or_default()
     }
 }
 
@@ -56,11 +51,7 @@ impl Measured {
 ///
 /// # Errors
 /// When the store cannot be made or written.
-pub async fn run_store(
-    folder: &Path,
-    concurrency: usize,
-    commits: usize,
-) -> Result<Measured, Error> {
+pub async fn run_store(folder: &Path, concurrency: usize, commits: usize) -> Result<Measured, Error> {
     let store = Sqlite::open(Options::new(folder))?;
     let leased = begin(&store, concurrency).await?;
     let rounds = commits.div_ceil(concurrency.max(1));
@@ -69,12 +60,7 @@ pub async fn run_store(
     for leased in leased {
         let store = store.clone();
         tasks.push(tokio::spawn(async move {
-            let Leased {
-                lease,
-                mut session,
-                now,
-                ..
-            } = leased;
+            let Leased { lease, mut session, now, .. } = leased;
             let mut latencies = Vec::with_capacity(rounds);
             for _ in 0..rounds {
                 let checkpoint = checkpoint(&lease, &mut session, now);
@@ -87,9 +73,10 @@ pub async fn run_store(
     }
     let mut latencies = Vec::with_capacity(commits);
     for task in tasks {
-        latencies.extend(task.await.map_err(|error| {
-            Error::caused(Kind::Broken, "a task of the measurement was aborted", error)
-        })??);
+        latencies.extend(
+            task.await
+                .map_err(|error| Error::caused(Kind::Broken, "a task of the measurement was aborted", error))??,
+        );
     }
     let elapsed = started.elapsed();
     store.close().await;
@@ -104,9 +91,7 @@ pub async fn run_store(
 pub fn run_bare(folder: &Path, concurrency: usize, commits: usize) -> Result<Measured, Error> {
     let options = Options::new(folder);
     open::prepare(&options)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| errors::file("start a runtime", error))?;
     let leased = runtime.block_on(async {
         let store = Sqlite::open(options.clone())?;
@@ -116,9 +101,7 @@ pub fn run_bare(folder: &Path, concurrency: usize, commits: usize) -> Result<Mea
     })?;
     let connection = open::writer(&options)?;
     // The loop copies its log back itself, as SQLite does by default.
-    connection
-        .pragma_update(None, "wal_autocheckpoint", 1_000)
-        .map_err(errors::write)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 1_000).map_err(errors::write)?;
     let mut prepared: Vec<Bare> = leased.into_iter().map(Bare::of).collect();
     let rounds = commits.div_ceil(concurrency.max(1));
     let mut latencies = Vec::with_capacity(commits);
@@ -132,10 +115,7 @@ pub fn run_bare(folder: &Path, concurrency: usize, commits: usize) -> Result<Mea
         execute(&connection, sql::COMMIT)?;
         latencies.extend(std::iter::repeat_n(sent.elapsed(), prepared.len()));
     }
-    Ok(Measured {
-        latencies,
-        elapsed: started.elapsed(),
-    })
+    Ok(Measured { latencies, elapsed: started.elapsed() })
 }
 
 fn execute(connection: &Connection, statement: &str) -> Result<(), Error> {
@@ -156,12 +136,7 @@ struct Bare {
 
 impl Bare {
     fn of(leased: Leased) -> Self {
-        let Leased {
-            lease,
-            mut session,
-            now,
-            ..
-        } = leased;
+        let Leased { lease, mut session, now, .. } = leased;
         let checkpoint = checkpoint(&lease, &mut session, now);
         Self {
             id: rows::key(lease.session.bits()),
@@ -179,36 +154,12 @@ impl Bare {
         let base = self.last_seq;
         self.last_seq += ROWS as i64;
         let commit_id = random();
-        let head = params![
-            self.id,
-            self.epoch,
-            self.nonce,
-            self.last_seq,
-            0,
-            commit_id,
-            true,
-            1,
-            self.body,
-            base
-        ];
-        connection
-            .prepare_cached(sql::CHECKPOINT)?
-            .query_row(head, |_| Ok(()))?;
+        let head = params![self.id, self.epoch, self.nonce, self.last_seq, 0, commit_id, true, 1, self.body, base];
+        connection.prepare_cached(sql::CHECKPOINT)?.query_row(head, |_| Ok(()))?;
         let mut insert = connection.prepare_cached(sql::NEW_EVENT)?;
         for seq in base + 1..=self.last_seq {
             let none = None::<String>;
-            insert.execute(params![
-                self.id,
-                seq,
-                self.shard,
-                self.tenant,
-                random(),
-                1,
-                1,
-                none,
-                self.row,
-                none
-            ])?;
+            insert.execute(params![self.id, seq, self.shard, self.tenant, random(), 1, 1, none, self.row, none])?;
         }
         Ok(())
     }
@@ -225,17 +176,8 @@ fn bits() -> u128 {
 /// Adds so many sessions and leases them.
 async fn begin(store: &Sqlite, sessions: usize) -> Result<Vec<Leased>, Error> {
     let node = NodeId::from_bits(bits());
-    store
-        .register(NewNode {
-            id: node,
-            address: String::new(),
-            label: "measurement".to_owned(),
-        })
-        .await?;
-    let agent = AgentRef {
-        id: AgentId::from_bits(bits()),
-        version: 1,
-    };
+    store.register(NewNode { id: node, address: String::new(), label: "measurement".to_owned() }).await?;
+    let agent = AgentRef { id: AgentId::from_bits(bits()), version: 1 };
     let now = store.now().await?;
     for _ in 0..sessions {
         let session = Session::new(
@@ -246,21 +188,12 @@ async fn begin(store: &Sqlite, sessions: usize) -> Result<Vec<Leased>, Error> {
             now,
         );
         let input = (EventId::from_bits(bits()), tenure_core::InputBody::Pause);
-        let new = NewSession {
-            session,
-            metadata: BTreeMap::new(),
-            inputs: vec![input],
-            idempotency: None,
-        };
+        let new = NewSession { session, metadata: BTreeMap::new(), inputs: vec![input], idempotency: None };
         store.create(new).await?;
     }
     let mut leased = Vec::new();
     while leased.len() < sessions {
-        let claim = Claim {
-            node,
-            id: LeaseId::from_bits(bits()),
-            limit: sessions - leased.len(),
-        };
+        let claim = Claim { node, id: LeaseId::from_bits(bits()), limit: sessions - leased.len() };
         leased.extend(store.claim(claim).await?);
     }
     Ok(leased)
@@ -270,29 +203,13 @@ async fn begin(store: &Sqlite, sessions: usize) -> Result<Vec<Leased>, Error> {
 fn checkpoint(lease: &Lease, session: &mut Session, at: Timestamp) -> Checkpoint {
     let mut events = Vec::with_capacity(ROWS);
     for _ in 0..ROWS {
-        let body = Body::AgentMessage {
-            text: "x".repeat(TEXT_BYTES),
-            origin: Origin::default(),
-        };
-        let event = Event {
-            id: EventId::from_bits(bits()),
-            seq: session.last_seq + 1,
-            at,
-            step: 1,
-            body,
-        };
+        let body = Body::AgentMessage { text: "x".repeat(TEXT_BYTES), origin: Origin::default() };
+        let event = Event { id: EventId::from_bits(bits()), seq: session.last_seq + 1, at, step: 1, body };
         apply(session, &event).expect("a message can always follow while the session lives");
         events.push(event);
     }
     let commit_id = LeaseId::from_bits(bits());
-    Checkpoint {
-        lease: lease.clone(),
-        commit_id,
-        events,
-        session: session.clone(),
-        consumed: 0,
-        then: Then::Keep,
-    }
+    Checkpoint { lease: lease.clone(), commit_id, events, session: session.clone(), consumed: 0, then: Then::Keep }
 }
 
 #[cfg(test)]
@@ -305,9 +222,7 @@ mod tests {
         let bare = run_bare(&folder.path().join("bare"), 4, 20).expect("it runs");
         assert_eq!(bare.latencies.len(), 20);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-        let store = runtime
-            .block_on(run_store(&folder.path().join("store"), 4, 20))
-            .expect("it runs");
+        let store = runtime.block_on(run_store(&folder.path().join("store"), 4, 20)).expect("it runs");
         assert_eq!(store.latencies.len(), 20);
         assert!(store.per_second() > 0.0 && store.quantile(0.5) <= store.quantile(0.99));
     }

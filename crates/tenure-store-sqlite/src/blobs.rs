@@ -20,10 +20,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// A body that is small.
     pub(crate) fn inline(body: String) -> Self {
-        Self {
-            inline: Some(body),
-            blob: None,
-        }
+        Self { inline: Some(body), blob: None }
     }
 }
 
@@ -35,9 +32,7 @@ pub(crate) struct Blobs {
 
 impl Blobs {
     pub(crate) fn new(data: &Path) -> Self {
-        Self {
-            folder: data.join("blobs"),
-        }
+        Self { folder: data.join("blobs") }
     }
 
     /// Keeps a body, as a file if it is large.
@@ -45,52 +40,29 @@ impl Blobs {
         if body.len() > MAX_EVENT_BYTES {
             return Err(Error::new(
                 Kind::Invalid,
-                format!(
-                    "an event of {} bytes is larger than {MAX_EVENT_BYTES}",
-                    body.len()
-                ),
+                format!("an event of {} bytes is larger than {MAX_EVENT_BYTES}", body.len()),
             ));
         }
         if body.len() <= MAX_INLINE_BYTES {
             return Ok(Kept::inline(body));
         }
         let name = name(tenant, body.as_bytes());
-        self.write(&name, body.as_bytes())
-            .map_err(|error| errors::file("keep a large payload", error))?;
-        Ok(Kept {
-            inline: None,
-            blob: Some(name),
-        })
+        self.write(&name, body.as_bytes()).map_err(|error| errors::file("keep a large payload", error))?;
+        Ok(Kept { inline: None, blob: Some(name) })
     }
 
     /// The text of a kept body.
     pub(crate) fn load<'a>(&self, kept: &'a Kept) -> Result<Cow<'a, str>, Error> {
         match kept {
-            Kept {
-                inline: Some(body), ..
-            } => Ok(Cow::Borrowed(body)),
-            Kept {
-                inline: None,
-                blob: Some(name),
-            } => {
-                let corrupt = |error| {
-                    Error::caused(
-                        Kind::Corrupt,
-                        format!("payload {name} cannot be read: {error}"),
-                        error,
-                    )
-                };
-                fs::read_to_string(self.path(name))
-                    .map(Cow::Owned)
-                    .map_err(corrupt)
+            Kept { inline: Some(body), .. } => Ok(Cow::Borrowed(body)),
+            Kept { inline: None, blob: Some(name) } => {
+                let corrupt =
+                    |error| Error::caused(Kind::Corrupt, format!("payload {name} cannot be read: {error}"), error);
+                fs::read_to_string(self.path(name)).map(Cow::Owned).map_err(corrupt)
             }
-            Kept {
-                inline: None,
-                blob: None,
-            } => Err(Error::new(
-                Kind::Corrupt,
-                "a row has neither a body nor a payload",
-            )),
+            Kept { inline: None, blob: None } => {
+                Err(Error::new(Kind::Corrupt, "a row has neither a body nor a payload"))
+            }
         }
     }
 
@@ -133,11 +105,7 @@ impl Blobs {
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             return self.sync(folder);
         }
-        let draft = folder.join(format!(
-            ".{}-{:016x}",
-            std::process::id(),
-            rand::random::<u64>()
-        ));
+        let draft = folder.join(format!(".{}-{:016x}", std::process::id(), rand::random::<u64>()));
         let written = write_file(&draft, bytes).and_then(|()| fs::rename(&draft, &path));
         if written.is_err() {
             let _ = fs::remove_file(&draft);
@@ -161,10 +129,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// The tenant is part of the name: equal content of two tenants is two files.
 fn name(tenant: &str, bytes: &[u8]) -> String {
     let mut text = String::new();
-    for part in [
-        digest(&SHA256, tenant.as_bytes()).as_ref()[..8].to_vec(),
-        digest(&SHA256, bytes).as_ref().to_vec(),
-    ] {
+    for part in [digest(&SHA256, tenant.as_bytes()).as_ref()[..8].to_vec(), digest(&SHA256, bytes).as_ref().to_vec()] {
         for byte in part {
             write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         }

@@ -28,9 +28,7 @@ pub enum Wall {
 
 impl Wall {
     fn now(&self) -> i64 {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         match self {
             Self::System => now,
@@ -49,12 +47,8 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts at the stored high water.
     pub(crate) fn load(wall: Wall, connection: &Connection) -> Result<Self, Error> {
-        let stored =
-            high_water(connection).map_err(|error| errors::sqlite("read the clock", error))?;
-        Ok(Self {
-            wall,
-            newest: AtomicI64::new(stored),
-        })
+        let stored = high_water(connection).map_err(|error| errors::sqlite("read the clock", error))?;
+        Ok(Self { wall, newest: AtomicI64::new(stored) })
     }
 
     /// The time now.
@@ -68,9 +62,7 @@ impl Clock {
         // Another process may have stored it; its rows are at least a step older than that.
         let now = self.at_least(stored - HIGH_WATER_STEP);
         if now.0 > stored {
-            connection
-                .prepare_cached(sql::SET_META)?
-                .execute(("now", now.0.saturating_add(HIGH_WATER_STEP)))?;
+            connection.prepare_cached(sql::SET_META)?.execute(("now", now.0.saturating_add(HIGH_WATER_STEP)))?;
         }
         Ok(now)
     }
@@ -82,7 +74,5 @@ impl Clock {
 }
 
 fn high_water(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached(sql::GET_META)?
-        .query_row(["now"], |row| row.get(0))
+    connection.prepare_cached(sql::GET_META)?.query_row(["now"], |row| row.get(0))
 }

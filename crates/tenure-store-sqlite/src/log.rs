@@ -91,16 +91,10 @@ struct Pages {
 
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Pages> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
-    statement.query_row([], |row| {
-        Ok(Pages {
-            in_log: row.get(1)?,
-        })
-    })
+    statement.query_row([], |row| Ok(Pages { in_log: row.get(1)? }))
 }
 
 /// Sessions whose rows a crash left behind.
 pub(crate) fn removals(connection: &Connection) -> Result<Vec<SessionId>, Error> {
-    rows::all(connection, sql::REMOVALS, [], |row| {
-        rows::bits(row, 0).map(SessionId::from_bits)
-    })
+    rows::all(connection, sql::REMOVALS, [], |row| rows::bits(row, 0).map(SessionId::from_bits))
 }

@@ -32,10 +32,7 @@ const UNSAFE_FILE_SYSTEMS: [(u32, &str); 7] = [
     (0xff53_4d42, "CIFS"),
     (0xfe53_4d42, "SMB2"),
     (0x0102_1997, "9P"),
-    (
-        0x6573_5546,
-        "FUSE (network mounts, sync folders, folders shared by a virtual machine)",
-    ),
+    (0x6573_5546, "FUSE (network mounts, sync folders, folders shared by a virtual machine)"),
     (0x00c3_6400, "Ceph"),
 ];
 
@@ -57,13 +54,7 @@ pub struct Options {
 impl Options {
     /// The ordinary options for a data folder.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            readers: READERS,
-            max_bytes: None,
-            allows_any_file_system: false,
-            wall: Wall::System,
-        }
+        Self { path: path.into(), readers: READERS, max_bytes: None, allows_any_file_system: false, wall: Wall::System }
     }
 
     /// The store file.
@@ -77,24 +68,15 @@ pub(crate) fn prepare(options: &Options) -> Result<(), Error> {
     let path = &options.path;
     let doing = |what: &str| format!("{what} the data folder {}", path.display());
     fs::create_dir_all(path).map_err(|error| errors::file(&doing("make"), error))?;
-    let folder = rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(|error| errors::file(&doing("open"), error.into()))?;
-    rustix::fs::fchmod(&folder, Mode::RWXU)
-        .map_err(|error| errors::file(&doing("make private"), error.into()))?;
-    let stat = rustix::fs::fstatfs(&folder)
-        .map_err(|error| errors::file(&doing("look at"), error.into()))?;
+    let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| errors::file(&doing("open"), error.into()))?;
+    rustix::fs::fchmod(&folder, Mode::RWXU).map_err(|error| errors::file(&doing("make private"), error.into()))?;
+    let stat = rustix::fs::fstatfs(&folder).map_err(|error| errors::file(&doing("look at"), error.into()))?;
     refuse_unsafe(path, stat.f_type as u32, options.allows_any_file_system)
 }
 
 fn refuse_unsafe(path: &Path, magic: u32, allows_any: bool) -> Result<(), Error> {
-    match UNSAFE_FILE_SYSTEMS
-        .iter()
-        .find(|(known, _)| *known == magic)
-    {
+    match UNSAFE_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
         Some((_, name)) if !allows_any => {
             let path = path.display();
             let message = format!(
@@ -108,10 +90,7 @@ fn refuse_unsafe(path: &Path, magic: u32, allows_any: bool) -> Result<(), Error>
 
 /// A connection that may write; makes the schema if there is none.
 pub(crate) fn writer(options: &Options) -> Result<Connection, Error> {
-    let connection = connect(
-        options,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-    )?;
+    let connection = connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     migrate(&connection)?;
     Ok(connection)
 }
@@ -119,9 +98,7 @@ pub(crate) fn writer(options: &Options) -> Result<Connection, Error> {
 /// A connection that only reads.
 pub(crate) fn reader(options: &Options) -> Result<Connection, Error> {
     let connection = connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    connection
-        .pragma_update(None, "query_only", true)
-        .map_err(errors::read)?;
+    connection.pragma_update(None, "query_only", true).map_err(errors::read)?;
     Ok(connection)
 }
 
@@ -131,15 +108,9 @@ pub(crate) fn upkeep(options: &Options) -> Result<Connection, Error> {
 }
 
 fn connect(options: &Options, flags: OpenFlags) -> Result<Connection, Error> {
-    let sql = |error| {
-        errors::sqlite(
-            &format!("open the store {}", options.file().display()),
-            error,
-        )
-    };
+    let sql = |error| errors::sqlite(&format!("open the store {}", options.file().display()), error);
     let connection =
-        Connection::open_with_flags(options.file(), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-            .map_err(sql)?;
+        Connection::open_with_flags(options.file(), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sql)?;
     connection.busy_timeout(BUSY).map_err(sql)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let settings = format!(
@@ -154,9 +125,7 @@ fn connect(options: &Options, flags: OpenFlags) -> Result<Connection, Error> {
 fn migrate(connection: &Connection) -> Result<(), Error> {
     let sql = |error| errors::sqlite("prepare the schema", error);
     let version = |connection: &Connection| {
-        connection
-            .query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))
-            .map_err(sql)
+        connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(sql)
     };
     // Without the lock first: an ordinary start must not wait for another process.
     if version(connection)? == SCHEMA_VERSION {
@@ -176,9 +145,7 @@ fn migrate(connection: &Connection) -> Result<(), Error> {
             ),
         )),
     };
-    connection
-        .execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" })
-        .map_err(sql)?;
+    connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(sql)?;
     result
 }
 
@@ -189,16 +156,12 @@ mod tests {
     #[test]
     fn z_23_network_file_systems_are_refused_with_a_reason() {
         let check = |magic, allows_any| {
-            refuse_unsafe(Path::new("data"), magic, allows_any)
-                .map_err(|error| (error.kind, error.message))
+            refuse_unsafe(Path::new("data"), magic, allows_any).map_err(|error| (error.kind, error.message))
         };
         assert_eq!(check(0xef53, false), Ok(()), "ext4");
         let (kind, message) = check(0x6969, false).expect_err("NFS is refused");
         assert_eq!(kind, Kind::Invalid);
-        assert!(
-            message.contains("NFS") && message.contains("local disk"),
-            "{message}"
-        );
+        assert!(message.contains("NFS") && message.contains("local disk"), "{message}");
         assert_eq!(check(0x6969, true), Ok(()));
     }
 }

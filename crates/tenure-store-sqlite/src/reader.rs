@@ -21,11 +21,7 @@ pub(crate) struct Readers {
 impl Readers {
     pub(crate) fn new(options: Options) -> Self {
         let room = Arc::new(Semaphore::new(options.readers.max(1)));
-        Self {
-            options,
-            idle: Mutex::default(),
-            room,
-        }
+        Self { options, idle: Mutex::default(), room }
     }
 
     /// Reads on a thread that may block, within a bounded time.
@@ -49,12 +45,7 @@ impl Readers {
         span: Duration,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let permit = self
-            .room
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|error| aborted(error.into()))?;
+        let permit = self.room.clone().acquire_owned().await.map_err(|error| aborted(error.into()))?;
         let connection = match self.take() {
             Some(connection) => connection,
             None => {
@@ -83,25 +74,16 @@ impl Readers {
     }
 
     fn take(&self) -> Option<Connection> {
-        self.idle
-            .lock()
-            .expect("nobody panics while holding it")
-            .pop()
+        self.idle.lock().expect("nobody panics while holding it").pop()
     }
 
     fn give_back(&self, connection: Connection) {
-        self.idle
-            .lock()
-            .expect("nobody panics while holding it")
-            .push(connection);
+        self.idle.lock().expect("nobody panics while holding it").push(connection);
     }
 
     /// Closes the connections that nobody uses.
     pub(crate) fn close(&self) {
-        self.idle
-            .lock()
-            .expect("nobody panics while holding it")
-            .clear();
+        self.idle.lock().expect("nobody panics while holding it").clear();
     }
 }
 

@@ -32,27 +32,11 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     /// Sets the reserve of a data folder aside. A disk that is full already is no reason not to open.
-    pub(crate) fn new(
-        data: &Path,
-        connection: &Connection,
-        max_bytes: Option<u64>,
-    ) -> rusqlite::Result<Self> {
-        let page: u64 = connection
-            .query_row("PRAGMA page_size", [], |row| row.get::<_, i64>(0))?
-            .unsigned_abs()
-            .max(1);
+    pub(crate) fn new(data: &Path, connection: &Connection, max_bytes: Option<u64>) -> rusqlite::Result<Self> {
+        let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get::<_, i64>(0))?.unsigned_abs().max(1);
         let quota_pages = max_bytes.map_or(NO_QUOTA, |bytes| (bytes / page).clamp(1, NO_QUOTA));
-        let reserve_pages = if max_bytes.is_some() {
-            (RESERVE / page).min(quota_pages / 4)
-        } else {
-            0
-        };
-        let mut reserve = Self {
-            file: data.join("reserve"),
-            quota_pages,
-            reserve_pages,
-            used: None,
-        };
+        let reserve_pages = if max_bytes.is_some() { (RESERVE / page).min(quota_pages / 4) } else { 0 };
+        let mut reserve = Self { file: data.join("reserve"), quota_pages, reserve_pages, used: None };
         if !reserve.fill(connection) {
             tracing::error!(folder = %data.display(), "the disk of the store is nearly full; nothing new is taken until there is space");
             reserve.release(connection);
@@ -85,23 +69,16 @@ impl Reserve {
     }
 
     fn fill(&self, connection: &Connection) -> bool {
-        let has_pages =
-            used_pages(connection).is_ok_and(|used| used + self.reserve_pages <= self.quota_pages);
+        let has_pages = used_pages(connection).is_ok_and(|used| used + self.reserve_pages <= self.quota_pages);
         if !has_pages || set_max_pages(connection, self.quota_pages - self.reserve_pages).is_err() {
             return false;
         }
-        allocate(&self.file)
-            .inspect_err(|error| tracing::debug!(%error, "allocate the reserve"))
-            .is_ok()
+        allocate(&self.file).inspect_err(|error| tracing::debug!(%error, "allocate the reserve")).is_ok()
     }
 }
 
 fn used_pages(connection: &Connection) -> rusqlite::Result<u64> {
-    let get = |sql| {
-        connection
-            .query_row(sql, [], |row| row.get::<_, i64>(0))
-            .map(i64::unsigned_abs)
-    };
+    let get = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs);
     Ok(get("PRAGMA page_count")?.saturating_sub(get("PRAGMA freelist_count")?))
 }
 
@@ -113,11 +90,7 @@ fn allocate(path: &Path) -> std::io::Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVE) {
         return Ok(());
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
     match fallocate(&file, FallocateFlags::empty(), 0, RESERVE) {
         Ok(()) => Ok(()),
         // Not every file system can; a file of zeros does the same.

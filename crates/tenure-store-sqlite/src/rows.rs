@@ -32,8 +32,7 @@ pub(crate) fn bits(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
 
 /// A column that holds a number that is never negative.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(column)
-        .map(|value| u64::try_from(value).unwrap_or(0))
+    row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0))
 }
 
 /// A column that holds a time.
@@ -43,10 +42,7 @@ pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
 
 /// Runs a statement that returns nothing.
 pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, Error> {
-    connection
-        .prepare_cached(sql)
-        .and_then(|mut statement| statement.execute(params))
-        .map_err(errors::write)
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(errors::write)
 }
 
 /// The first row, if there is one.
@@ -76,11 +72,7 @@ pub(crate) fn all<T>(
 }
 
 /// The first column of the only row.
-pub(crate) fn value<T: FromSql>(
-    connection: &Connection,
-    sql: &str,
-    params: impl Params,
-) -> Result<T, Error> {
+pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, params: impl Params) -> Result<T, Error> {
     connection
         .prepare_cached(sql)
         .and_then(|mut statement| statement.query_row(params, |row| row.get(0)))
@@ -105,10 +97,7 @@ impl Stored {
             place: count(row, 0)?,
             id: EventId::from_bits(bits(row, 1)?),
             at: time(row, 2)?,
-            body: Kept {
-                inline: row.get(3)?,
-                blob: row.get(4)?,
-            },
+            body: Kept { inline: row.get(3)?, blob: row.get(4)? },
             extra: count(row, 5)?,
         })
     }
@@ -120,14 +109,8 @@ impl Stored {
     /// The event, and the bytes of its stored form.
     pub(crate) fn sized_event(&self, blobs: &Blobs) -> Result<(Event, usize), Error> {
         let text = blobs.load(&self.body)?;
-        let event = stored::decode_event(self.id, self.place, self.at, self.extra, &text).map_err(
-            |error| {
-                errors::corrupt(
-                    format_args!("event {} (seq {})", self.id, self.place),
-                    error,
-                )
-            },
-        )?;
+        let event = stored::decode_event(self.id, self.place, self.at, self.extra, &text)
+            .map_err(|error| errors::corrupt(format_args!("event {} (seq {})", self.id, self.place), error))?;
         Ok((event, text.len()))
     }
 
@@ -203,9 +186,7 @@ impl StoredView {
             metadata: row.get(1)?,
             state: state(row.get(2)?),
             epoch: count(row, 3)?,
-            node: row
-                .get::<_, Option<[u8; 16]>>(4)?
-                .map(|node| NodeId::from_bits(u128::from_be_bytes(node))),
+            node: row.get::<_, Option<[u8; 16]>>(4)?.map(|node| NodeId::from_bits(u128::from_be_bytes(node))),
             state_since: time(row, 5)?,
             updated_at: time(row, 6)?,
             archived_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
@@ -217,18 +198,9 @@ impl StoredView {
     }
 
     /// Counts how many are queued before it.
-    pub(crate) fn with_position(
-        mut self,
-        connection: &Connection,
-        tenant: &TenantId,
-    ) -> Result<Self, Error> {
+    pub(crate) fn with_position(mut self, connection: &Connection, tenant: &TenantId) -> Result<Self, Error> {
         if self.state == State::Queued {
-            let params = (
-                &tenant.0,
-                self.queued_at.0,
-                key(self.id.bits()),
-                MAX_QUEUE_COUNT,
-            );
+            let params = (&tenant.0, self.queued_at.0, key(self.id.bits()), MAX_QUEUE_COUNT);
             let before: i64 = value(connection, sql::QUEUED_BEFORE, params)?;
             self.queue_position = Some(before.unsigned_abs());
         }
@@ -236,8 +208,7 @@ impl StoredView {
     }
 
     pub(crate) fn decode(self) -> Result<SessionView, Error> {
-        let session =
-            stored::decode_session(&self.body).map_err(|error| errors::corrupt(self.id, error))?;
+        let session = stored::decode_session(&self.body).map_err(|error| errors::corrupt(self.id, error))?;
         Ok(SessionView {
             session,
             metadata: metadata(&self.metadata)?,
@@ -255,27 +226,12 @@ impl StoredView {
 
 /// The client's notes of a session.
 pub(crate) fn metadata(text: &str) -> Result<BTreeMap<String, String>, Error> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::caused(
-            Kind::Corrupt,
-            format!("stored metadata cannot be read: {error}"),
-            error,
-        )
-    })
+    serde_json::from_str(text)
+        .map_err(|error| Error::caused(Kind::Corrupt, format!("stored metadata cannot be read: {error}"), error))
 }
 
 /// The view of one session.
-pub(crate) fn view(
-    connection: &Connection,
-    tenant: &TenantId,
-    id: SessionId,
-) -> Result<Option<StoredView>, Error> {
-    let view = first(
-        connection,
-        sql::VIEW,
-        (key(id.bits()), &tenant.0),
-        StoredView::of,
-    )?;
-    view.map(|view| view.with_position(connection, tenant))
-        .transpose()
+pub(crate) fn view(connection: &Connection, tenant: &TenantId, id: SessionId) -> Result<Option<StoredView>, Error> {
+    let view = first(connection, sql::VIEW, (key(id.bits()), &tenant.0), StoredView::of)?;
+    view.map(|view| view.with_position(connection, tenant)).transpose()
 }

@@ -10,9 +10,7 @@ use crate::operations::claim::{Granted, Turn};
 use crate::operations::commit::{NewEvent, Page};
 use crate::operations::create::NewHead;
 use crate::operations::deliver::{Letters, NewInput, Slip};
-use crate::operations::{
-    catalog, claim, commit, create, delete, deliver, leases, nodes, sessions, timers,
-};
+use crate::operations::{catalog, claim, commit, create, delete, deliver, leases, nodes, sessions, timers};
 use crate::reader::Readers;
 use crate::reserve::Reserve;
 use crate::rows;
@@ -24,13 +22,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
-    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, NodeId,
-    SessionId, TenantId, Timestamp, stored,
+    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, NodeId, SessionId, TenantId,
+    Timestamp, stored,
 };
 use tenure_store::{
-    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered,
-    Delivery, Due, Error, EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_INLINE_BYTES,
-    NewNode, NewSession, Node, Receipt, SessionQuery, SessionView, Store,
+    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
+    EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_INLINE_BYTES, NewNode, NewSession, Node, Receipt,
+    SessionQuery, SessionView, Store,
 };
 use tokio::sync::broadcast;
 
@@ -54,11 +52,9 @@ impl Sqlite {
         let connection = open::writer(&options)?;
         let left = log::removals(&connection)?;
         let clock = Arc::new(Clock::load(options.wall.clone(), &connection)?);
-        let wake = Wake::start(&options.path)
-            .map_err(|error| errors::file("start the wake-up socket", error))?;
+        let wake = Wake::start(&options.path).map_err(|error| errors::file("start the wake-up socket", error))?;
         let blobs = Blobs::new(&options.path);
-        let reserve =
-            Reserve::new(&options.path, &connection, options.max_bytes).map_err(errors::write)?;
+        let reserve = Reserve::new(&options.path, &connection, options.max_bytes).map_err(errors::write)?;
         let parts = Parts { blobs, clock, wake };
         let upkeep = Mutex::new(Some(Upkeep::start(&options)?));
         let writer = Writer::start(connection, reserve, parts.clone())?;
@@ -68,13 +64,7 @@ impl Sqlite {
                 Ok(())
             })?;
         }
-        Ok(Arc::new(Self {
-            writer,
-            readers: Arc::new(Readers::new(options)),
-            parts,
-            upkeep,
-            turn: Arc::default(),
-        }))
+        Ok(Arc::new(Self { writer, readers: Arc::new(Readers::new(options)), parts, upkeep, turn: Arc::default() }))
     }
 
     /// Copies the store into the folder `to` while it is in use: the file as of one moment, and all
@@ -84,9 +74,7 @@ impl Sqlite {
     /// When the copy cannot be written; what is there of it is not a backup then.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
         let (to, blobs) = (to.to_owned(), self.parts.blobs.clone());
-        self.readers
-            .read_at_length(move |connection| crate::backup::copy(connection, &blobs, &to))
-            .await
+        self.readers.read_at_length(move |connection| crate::backup::copy(connection, &blobs, &to)).await
     }
 
     async fn read<T: Send + 'static>(
@@ -116,39 +104,16 @@ impl Sqlite {
             return Ok(bodies.into_iter().map(Kept::inline).collect());
         }
         let (blobs, tenant) = (self.parts.blobs.clone(), tenant.clone());
-        blocking(move || {
-            bodies
-                .into_iter()
-                .map(|body| blobs.keep(&tenant.0, body))
-                .collect()
-        })
-        .await
+        blocking(move || bodies.into_iter().map(|body| blobs.keep(&tenant.0, body)).collect()).await
     }
 
-    async fn keep_inputs(
-        &self,
-        tenant: &TenantId,
-        inputs: Vec<(EventId, InputBody)>,
-    ) -> Result<Vec<NewInput>, Error> {
-        let inputs: Vec<Input> = inputs
-            .into_iter()
-            .map(|(id, body)| Input {
-                id,
-                at: Timestamp(0),
-                body,
-            })
-            .collect();
-        let kept = self
-            .keep(tenant, inputs.iter().map(stored::encode_input).collect())
-            .await?;
+    async fn keep_inputs(&self, tenant: &TenantId, inputs: Vec<(EventId, InputBody)>) -> Result<Vec<NewInput>, Error> {
+        let inputs: Vec<Input> = inputs.into_iter().map(|(id, body)| Input { id, at: Timestamp(0), body }).collect();
+        let kept = self.keep(tenant, inputs.iter().map(stored::encode_input).collect()).await?;
         Ok(inputs
             .into_iter()
             .zip(kept)
-            .map(|(input, kept)| NewInput {
-                id: input.id,
-                body: input.body,
-                kept,
-            })
+            .map(|(input, kept)| NewInput { id: input.id, body: input.body, kept })
             .collect())
     }
 
@@ -164,11 +129,7 @@ impl Sqlite {
     async fn receipt(&self, slip: Slip, body: &InputBody) -> Result<Receipt, Error> {
         let blobs = self.parts.blobs.clone();
         Ok(match slip {
-            Slip::Own(id, at) => Receipt::Queued(Input {
-                id,
-                at,
-                body: body.clone(),
-            }),
+            Slip::Own(id, at) => Receipt::Queued(Input { id, at, body: body.clone() }),
             Slip::Earlier(row) => Receipt::Queued(blocking(move || row.input(&blobs)).await?),
             Slip::Logged(row) => Receipt::Logged(blocking(move || row.event(&blobs)).await?),
             Slip::Nothing => Receipt::Nothing,
@@ -176,30 +137,15 @@ impl Sqlite {
     }
 
     async fn leased(&self, granted: Granted) -> Result<Leased, Error> {
-        let session = stored::decode_session(&granted.body)
-            .map_err(|error| errors::corrupt(granted.lease.session, error))?;
+        let session =
+            stored::decode_session(&granted.body).map_err(|error| errors::corrupt(granted.lease.session, error))?;
         let inbox = self.inputs(granted.inbox).await?;
-        let Granted {
-            lease,
-            claims,
-            queued_at,
-            now,
-            ..
-        } = granted;
-        Ok(Leased {
-            lease,
-            session,
-            inbox,
-            claims,
-            queued_at,
-            now,
-        })
+        let Granted { lease, claims, queued_at, now, .. } = granted;
+        Ok(Leased { lease, session, inbox, claims, queued_at, now })
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     let joined = tokio::task::spawn_blocking(work).await;
     joined.map_err(|error| Error::caused(Kind::Broken, "a task of the store was aborted", error))?
 }
@@ -207,76 +153,33 @@ async fn blocking<T: Send + 'static>(
 #[async_trait]
 impl Store for Sqlite {
     async fn create(&self, new: NewSession) -> Result<Created, Error> {
-        let NewSession {
-            session,
-            metadata,
-            inputs,
-            idempotency,
-        } = new;
+        let NewSession { session, metadata, inputs, idempotency } = new;
         let inputs = self.keep_inputs(&session.tenant, inputs).await?;
-        let (body, metadata) = (
-            stored::encode_session(&session),
-            sessions::encode(&metadata)?,
-        );
-        let new = NewHead {
-            session,
-            body,
-            metadata,
-            inputs,
-            idempotency,
-        };
+        let (body, metadata) = (stored::encode_session(&session), sessions::encode(&metadata)?);
+        let new = NewHead { session, body, metadata, inputs, idempotency };
         let (view, is_repeat) = self.add(move |work| create::create(work, &new)).await?;
-        Ok(Created {
-            view: view.decode()?,
-            is_repeat,
-        })
+        Ok(Created { view: view.decode()?, is_repeat })
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, Error> {
-        let Delivery {
-            tenant,
-            session,
-            inputs,
-            idempotency,
-        } = delivery;
+        let Delivery { tenant, session, inputs, idempotency } = delivery;
         let bodies: Vec<InputBody> = inputs.iter().map(|(_, body)| body.clone()).collect();
         // A person must be able to stop a session on a full disk.
-        let purpose = if bodies.iter().any(InputBody::is_urgent) {
-            Purpose::Saves
-        } else {
-            Purpose::Adds
-        };
+        let purpose = if bodies.iter().any(InputBody::is_urgent) { Purpose::Saves } else { Purpose::Adds };
         let inputs = self.keep_inputs(&tenant, inputs).await?;
-        let letters = Letters {
-            tenant,
-            session,
-            inputs,
-            idempotency,
-        };
-        let (slips, is_repeat) = self
-            .writer
-            .write(purpose, move |work| deliver::deliver(work, &letters))
-            .await?;
+        let letters = Letters { tenant, session, inputs, idempotency };
+        let (slips, is_repeat) = self.writer.write(purpose, move |work| deliver::deliver(work, &letters)).await?;
         let mut receipts = Vec::with_capacity(slips.len());
         for (slip, body) in slips.into_iter().zip(&bodies) {
             receipts.push(self.receipt(slip, body).await?);
         }
-        Ok(Delivered {
-            receipts,
-            is_repeat,
-        })
+        Ok(Delivered { receipts, is_repeat })
     }
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Leased>, Error> {
         let turn = self.turn.clone();
         let granted = self
-            .add(move |work| {
-                claim::claim(
-                    work,
-                    &claim,
-                    &mut turn.lock().expect("nobody panics while holding it"),
-                )
-            })
+            .add(move |work| claim::claim(work, &claim, &mut turn.lock().expect("nobody panics while holding it")))
             .await?;
         let mut leased = Vec::with_capacity(granted.len());
         for granted in granted {
@@ -285,8 +188,7 @@ impl Store for Sqlite {
                 Ok(granted) => leased.push(granted),
                 Err(error) => {
                     tracing::error!(session = %lease.session, %error, "session cannot be read and is set aside");
-                    self.save(move |work| claim::set_aside(work, &lease))
-                        .await?;
+                    self.save(move |work| claim::set_aside(work, &lease)).await?;
                 }
             }
         }
@@ -295,49 +197,18 @@ impl Store for Sqlite {
 
     async fn commit(&self, checkpoint: Checkpoint) -> Result<Committed, Error> {
         commit::check(&checkpoint)?;
-        let Checkpoint {
-            lease,
-            commit_id,
-            events,
-            session,
-            consumed,
-            then,
-        } = checkpoint;
-        let kept = self
-            .keep(
-                &lease.tenant,
-                events.iter().map(stored::encode_event).collect(),
-            )
-            .await?;
+        let Checkpoint { lease, commit_id, events, session, consumed, then } = checkpoint;
+        let kept = self.keep(&lease.tenant, events.iter().map(stored::encode_event).collect()).await?;
         let row = |(event, kept): (&Event, Kept)| {
             let answers = commit::answers(event);
-            NewEvent {
-                id: event.id,
-                seq: event.seq,
-                at: event.at,
-                step: event.step,
-                answers,
-                kept,
-            }
+            NewEvent { id: event.id, seq: event.seq, at: event.at, step: event.step, answers, kept }
         };
         let events = events.iter().zip(kept).map(row).collect();
         let body = stored::encode_session(&session);
         let commit_id = rows::key(commit_id.bits());
-        let page = Page {
-            lease,
-            commit_id,
-            events,
-            body,
-            session,
-            consumed,
-            then,
-        };
+        let page = Page { lease, commit_id, events, body, session, consumed, then };
         let done = self.save(move |work| commit::commit(work, &page)).await?;
-        Ok(Committed {
-            is_held: done.is_held,
-            inbox: self.inputs(done.inbox).await?,
-            now: done.now,
-        })
+        Ok(Committed { is_held: done.is_held, inbox: self.inputs(done.inbox).await?, now: done.now })
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), Error> {
@@ -354,8 +225,7 @@ impl Store for Sqlite {
     }
 
     async fn controls(&self, node: NodeId) -> Result<Vec<SessionId>, Error> {
-        self.read(move |connection| nodes::controls(connection, node))
-            .await
+        self.read(move |connection| nodes::controls(connection, node)).await
     }
 
     async fn sweep(&self, seen: &[(NodeId, u64)]) -> Result<Vec<SessionId>, Error> {
@@ -374,11 +244,7 @@ impl Store for Sqlite {
         let now = self.parts.clock.now();
         let next = self.read(timers::next).await?;
         if next.is_none_or(|next| next > now) {
-            return Ok(Due {
-                woken: 0,
-                next,
-                now,
-            });
+            return Ok(Due { woken: 0, next, now });
         }
         self.save(move |work| timers::due(work, limit)).await
     }
@@ -387,30 +253,18 @@ impl Store for Sqlite {
         self.read(nodes::nodes).await
     }
 
-    async fn session(
-        &self,
-        tenant: &TenantId,
-        id: SessionId,
-    ) -> Result<Option<SessionView>, Error> {
+    async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Option<SessionView>, Error> {
         let tenant = tenant.clone();
-        self.read(move |connection| sessions::session(connection, &tenant, id))
-            .await
+        self.read(move |connection| sessions::session(connection, &tenant, id)).await
     }
 
     async fn sessions(&self, query: SessionQuery) -> Result<Vec<SessionView>, Error> {
-        self.read(move |connection| sessions::sessions(connection, &query))
-            .await
+        self.read(move |connection| sessions::sessions(connection, &query)).await
     }
 
-    async fn sessions_by_tail(
-        &self,
-        tenant: &TenantId,
-        tail: &str,
-        limit: usize,
-    ) -> Result<Vec<SessionId>, Error> {
+    async fn sessions_by_tail(&self, tenant: &TenantId, tail: &str, limit: usize) -> Result<Vec<SessionId>, Error> {
         let (tenant, tail) = (tenant.clone(), tail.to_owned());
-        self.read(move |connection| sessions::by_tail(connection, &tenant, &tail, limit))
-            .await
+        self.read(move |connection| sessions::by_tail(connection, &tenant, &tail, limit)).await
     }
 
     async fn counts(&self) -> Result<Counts, Error> {
@@ -419,14 +273,12 @@ impl Store for Sqlite {
 
     async fn events(&self, query: EventQuery) -> Result<Vec<Event>, Error> {
         let blobs = self.parts.blobs.clone();
-        self.read(move |connection| sessions::events(connection, &blobs, &query))
-            .await
+        self.read(move |connection| sessions::events(connection, &blobs, &query)).await
     }
 
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
         let blobs = self.parts.blobs.clone();
-        self.read(move |connection| sessions::inbox(connection, &blobs, session))
-            .await
+        self.read(move |connection| sessions::inbox(connection, &blobs, session)).await
     }
 
     async fn annotate(
@@ -436,58 +288,37 @@ impl Store for Sqlite {
         changes: BTreeMap<String, Option<String>>,
     ) -> Result<(), Error> {
         let tenant = tenant.clone();
-        self.add(move |work| sessions::annotate(work, &tenant, id, &changes))
-            .await
+        self.add(move |work| sessions::annotate(work, &tenant, id, &changes)).await
     }
 
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {
         let tenant = tenant.clone();
-        self.save(move |work| delete::head(work, &tenant, id))
-            .await?;
+        self.save(move |work| delete::head(work, &tenant, id)).await?;
         while !self.save(move |work| delete::some_events(work, id)).await? {}
         Ok(())
     }
 
-    async fn put_agent(
-        &self,
-        agent: Agent,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Agent, Error> {
-        self.add(move |work| catalog::put_agent(work, &agent, idempotency.as_ref()))
-            .await
+    async fn put_agent(&self, agent: Agent, idempotency: Option<Idempotency>) -> Result<Agent, Error> {
+        self.add(move |work| catalog::put_agent(work, &agent, idempotency.as_ref())).await
     }
 
-    async fn agent(
-        &self,
-        tenant: &TenantId,
-        id: AgentId,
-        version: Option<u32>,
-    ) -> Result<Option<Agent>, Error> {
+    async fn agent(&self, tenant: &TenantId, id: AgentId, version: Option<u32>) -> Result<Option<Agent>, Error> {
         let tenant = tenant.clone();
-        self.read(move |connection| catalog::agent(connection, &tenant, id, version))
-            .await
+        self.read(move |connection| catalog::agent(connection, &tenant, id, version)).await
     }
 
     async fn agents(&self, query: CatalogQuery) -> Result<Vec<Agent>, Error> {
-        self.read(move |connection| catalog::agents(connection, &query))
-            .await
+        self.read(move |connection| catalog::agents(connection, &query)).await
     }
 
-    async fn agent_versions(
-        &self,
-        tenant: &TenantId,
-        id: AgentId,
-        query: CatalogQuery,
-    ) -> Result<Vec<Agent>, Error> {
+    async fn agent_versions(&self, tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Result<Vec<Agent>, Error> {
         let tenant = tenant.clone();
-        self.read(move |connection| catalog::versions(connection, &tenant, id, &query))
-            .await
+        self.read(move |connection| catalog::versions(connection, &tenant, id, &query)).await
     }
 
     async fn archive_agent(&self, tenant: &TenantId, id: AgentId) -> Result<Agent, Error> {
         let tenant = tenant.clone();
-        self.save(move |work| catalog::archive_agent(work, &tenant, id))
-            .await
+        self.save(move |work| catalog::archive_agent(work, &tenant, id)).await
     }
 
     async fn put_environment(
@@ -495,29 +326,21 @@ impl Store for Sqlite {
         environment: Environment,
         idempotency: Option<Idempotency>,
     ) -> Result<Environment, Error> {
-        self.add(move |work| catalog::put_environment(work, &environment, idempotency.as_ref()))
-            .await
+        self.add(move |work| catalog::put_environment(work, &environment, idempotency.as_ref())).await
     }
 
-    async fn environment(
-        &self,
-        tenant: &TenantId,
-        id: EnvironmentId,
-    ) -> Result<Option<Environment>, Error> {
+    async fn environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<Option<Environment>, Error> {
         let tenant = tenant.clone();
-        self.read(move |connection| catalog::environment(connection, &tenant, id))
-            .await
+        self.read(move |connection| catalog::environment(connection, &tenant, id)).await
     }
 
     async fn environments(&self, query: CatalogQuery) -> Result<Vec<Environment>, Error> {
-        self.read(move |connection| catalog::environments(connection, &query))
-            .await
+        self.read(move |connection| catalog::environments(connection, &query)).await
     }
 
     async fn delete_environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<(), Error> {
         let tenant = tenant.clone();
-        self.save(move |work| catalog::delete_environment(work, &tenant, id))
-            .await
+        self.save(move |work| catalog::delete_environment(work, &tenant, id)).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
@@ -531,11 +354,7 @@ impl Store for Sqlite {
     async fn close(&self) {
         self.writer.close().await;
         self.readers.close();
-        let upkeep = self
-            .upkeep
-            .lock()
-            .expect("nobody panics while holding it")
-            .take();
+        let upkeep = self.upkeep.lock().expect("nobody panics while holding it").take();
         if let Some(upkeep) = upkeep {
             let _ = tokio::task::spawn_blocking(move || upkeep.close()).await;
         }

@@ -38,10 +38,7 @@ macro_rules! events {
 /// What a session that becomes runnable loses and gets; `?1` is the time.
 macro_rules! queue {
     ($rest:literal) => {
-        concat!(
-            "UPDATE heads SET state = 0, queued_at = ?1, state_since = ?1",
-            $rest
-        )
+        concat!("UPDATE heads SET state = 0, queued_at = ?1, state_since = ?1", $rest)
     };
 }
 
@@ -181,9 +178,7 @@ mod tests {
 
     fn database() -> Connection {
         let connection = Connection::open_in_memory().expect("memory is a database");
-        connection
-            .execute_batch(include_str!("schema.sql"))
-            .expect("the schema is valid");
+        connection.execute_batch(include_str!("schema.sql")).expect("the schema is valid");
         connection
     }
 
@@ -200,9 +195,7 @@ mod tests {
 
     fn plan(statement: &str) -> String {
         let connection = database();
-        let mut explain = connection
-            .prepare(&format!("EXPLAIN QUERY PLAN {statement}"))
-            .expect("it can be prepared");
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).expect("it can be prepared");
         for parameter in 1..=explain.parameter_count() {
             explain.raw_bind_parameter(parameter, 1).expect("it exists");
         }
@@ -251,45 +244,23 @@ mod tests {
         ];
         for statement in hot {
             let plan = plan(statement);
-            let scans = plan.lines().filter(|line| {
-                line.starts_with("SCAN") && !line.contains("USING") && !line.contains("(subquery")
-            });
+            let scans = plan
+                .lines()
+                .filter(|line| line.starts_with("SCAN") && !line.contains("USING") && !line.contains("(subquery"));
             assert_eq!(scans.count(), 0, "{statement}\n{plan}");
         }
     }
 
     #[test]
     fn a_commit_inside_a_lease_sets_no_indexed_column() {
-        let set = CHECKPOINT
-            .split(" SET ")
-            .nth(1)
-            .and_then(|rest| rest.split(" WHERE ").next())
-            .expect("it is an update");
-        let columns: Vec<&str> = set
-            .split(", ")
-            .filter_map(|part| part.trim().split_once(" = "))
-            .map(|(column, _)| column)
-            .collect();
-        assert!(
-            columns.contains(&"body") && columns.contains(&"last_seq"),
-            "{columns:?}"
-        );
-        for indexed in [
-            "tenant",
-            "id",
-            "environment",
-            "state",
-            "queued_at",
-            "node",
-            "wake_at",
-            "phase",
-        ] {
+        let set =
+            CHECKPOINT.split(" SET ").nth(1).and_then(|rest| rest.split(" WHERE ").next()).expect("it is an update");
+        let columns: Vec<&str> =
+            set.split(", ").filter_map(|part| part.trim().split_once(" = ")).map(|(column, _)| column).collect();
+        assert!(columns.contains(&"body") && columns.contains(&"last_seq"), "{columns:?}");
+        for indexed in ["tenant", "id", "environment", "state", "queued_at", "node", "wake_at", "phase"] {
             assert!(!columns.contains(&indexed), "{indexed}");
         }
-        assert!(
-            plan(CHECKPOINT).contains("sqlite_autoindex_heads_1"),
-            "by its id: {}",
-            plan(CHECKPOINT)
-        );
+        assert!(plan(CHECKPOINT).contains("sqlite_autoindex_heads_1"), "by its id: {}", plan(CHECKPOINT));
     }
 }

@@ -47,30 +47,17 @@ impl Wake {
     pub(crate) fn start(data: &Path) -> std::io::Result<Arc<Self>> {
         let folder = data.join("wake");
         std::fs::create_dir_all(&folder)?;
-        let own = folder.join(format!(
-            "{}-{:08x}.sock",
-            std::process::id(),
-            rand::random::<u32>()
-        ));
+        let own = folder.join(format!("{}-{:08x}.sock", std::process::id(), rand::random::<u32>()));
         let sender = UnixDatagram::unbound()?;
         // A full queue of another process must never hold this one up.
         sender.set_nonblocking(true)?;
         let (hints, _) = broadcast::channel(BACKLOG);
-        let wake = Arc::new(Self {
-            hints,
-            folder,
-            own,
-            sender,
-            peers: Mutex::default(),
-            stop: AtomicBool::new(false),
-        });
+        let wake = Arc::new(Self { hints, folder, own, sender, peers: Mutex::default(), stop: AtomicBool::new(false) });
         match UnixDatagram::bind(&wake.own) {
             Ok(socket) => {
                 socket.set_read_timeout(Some(STOP_LOOK))?;
                 let listener = Arc::downgrade(&wake);
-                std::thread::Builder::new()
-                    .name("store-wake".to_owned())
-                    .spawn(move || listen(&listener, &socket))?;
+                std::thread::Builder::new().name("store-wake".to_owned()).spawn(move || listen(&listener, &socket))?;
             }
             // A path of more than about 100 bytes cannot be bound.
             Err(error) => {
@@ -120,17 +107,9 @@ impl Wake {
     fn peers(&self) -> Vec<PathBuf> {
         let mut peers = self.peers.lock().expect("nobody panics while holding it");
         if peers.1.is_none_or(|read_at| read_at.elapsed() >= PEERS) {
-            let entries = std::fs::read_dir(&self.folder)
-                .into_iter()
-                .flatten()
-                .flatten();
-            *peers = (
-                entries
-                    .map(|entry| entry.path())
-                    .filter(|path| *path != self.own)
-                    .collect(),
-                Some(Instant::now()),
-            );
+            let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+            *peers =
+                (entries.map(|entry| entry.path()).filter(|path| *path != self.own).collect(), Some(Instant::now()));
         }
         peers.0.clone()
     }
@@ -151,14 +130,8 @@ fn listen(wake: &Weak<Wake>, socket: &UnixDatagram) {
             return;
         }
         match received {
-            Ok(length) => decode(&buffer[..length])
-                .into_iter()
-                .for_each(|hint| wake.send_here(hint)),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                ) => {}
+            Ok(length) => decode(&buffer[..length]).into_iter().for_each(|hint| wake.send_here(hint)),
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
             Err(error) => {
                 tracing::warn!(%error, "receive hints; commits of other processes are found by looking");
                 return;
@@ -201,26 +174,15 @@ mod tests {
     #[test]
     fn hints_survive_a_datagram_and_too_many_become_one() {
         let session = SessionId::from_bits(7);
-        let hints = vec![
-            Hint::Session(session),
-            Hint::Control(session),
-            Hint::Runnable,
-            Hint::Anything,
-        ];
+        let hints = vec![Hint::Session(session), Hint::Control(session), Hint::Runnable, Hint::Anything];
         assert_eq!(decode(encode(&hints).as_bytes()), hints);
-        assert_eq!(
-            decode(encode(&vec![Hint::Runnable; MAX_HINTS + 1]).as_bytes()),
-            vec![Hint::Anything]
-        );
+        assert_eq!(decode(encode(&vec![Hint::Runnable; MAX_HINTS + 1]).as_bytes()), vec![Hint::Anything]);
         assert!(encode(&vec![Hint::Session(session); MAX_HINTS]).len() <= MAX_DATAGRAM);
     }
 
     #[test]
     fn damaged_datagrams_say_look_at_everything() {
         assert_eq!(decode(b"s\nsnonsense\n\xff"), vec![Hint::Anything]);
-        assert_eq!(
-            decode(b"snonsense\nr\n"),
-            vec![Hint::Anything, Hint::Runnable]
-        );
+        assert_eq!(decode(b"snonsense\nr\n"), vec![Hint::Anything, Hint::Runnable]);
     }
 }

@@ -82,11 +82,7 @@ struct Failure {
 
 impl Failure {
     fn of(error: &Error) -> Self {
-        Self {
-            kind: error.kind,
-            message: error.message.clone(),
-            is_final: errors::is_final(error),
-        }
+        Self { kind: error.kind, message: error.message.clone(), is_final: errors::is_final(error) }
     }
 }
 
@@ -106,11 +102,7 @@ impl<T: Send, F: FnMut(&mut Work<'_>) -> Result<T, Error> + Send> Job for Call<T
         let result = (self.work)(work);
         let outcome = match &result {
             Ok(_) => Outcome::Done,
-            Err(error)
-                if error.kind == Kind::NoSpace
-                    || errors::is_final(error)
-                    || work.connection.is_autocommit() =>
-            {
+            Err(error) if error.kind == Kind::NoSpace || errors::is_final(error) || work.connection.is_autocommit() => {
                 Outcome::Fatal(Failure::of(error))
             }
             Err(_) => Outcome::Failed,
@@ -144,27 +136,14 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the thread; it ends when the handle is dropped.
-    pub(crate) fn start(
-        connection: Connection,
-        reserve: Reserve,
-        parts: Parts,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(connection: Connection, reserve: Reserve, parts: Parts) -> Result<Self, Error> {
         let (sender, receiver) = channel();
-        let mut thread = Thread {
-            connection,
-            reserve,
-            parts,
-            broken: None,
-            foreign: None,
-        };
+        let mut thread = Thread { connection, reserve, parts, broken: None, foreign: None };
         std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || thread.run(&receiver))
             .map_err(|error| errors::file("start the writer thread", error))?;
-        Ok(Self {
-            sender,
-            room: Arc::new(Semaphore::new(QUEUE)),
-        })
+        Ok(Self { sender, room: Arc::new(Semaphore::new(QUEUE)) })
     }
 
     /// Runs `work` in the next transaction and waits until it is durable. `work` may run more than
@@ -174,22 +153,10 @@ impl Writer {
         purpose: Purpose,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let permit = self
-            .room
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| closed())?;
+        let permit = self.room.clone().acquire_owned().await.map_err(|_| closed())?;
         let (sender, receiver) = oneshot::channel();
-        let job = Call {
-            purpose,
-            work,
-            result: None,
-            sender,
-        };
-        self.sender
-            .send(Message::Job(Box::new(job), permit))
-            .map_err(|_| closed())?;
+        let job = Call { purpose, work, result: None, sender };
+        self.sender.send(Message::Job(Box::new(job), permit)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
     }
 
@@ -198,21 +165,10 @@ impl Writer {
         &self,
         work: impl FnMut(&mut Work<'_>) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
-        let permit = self
-            .room
-            .clone()
-            .try_acquire_owned()
-            .map_err(|_| closed())?;
+        let permit = self.room.clone().try_acquire_owned().map_err(|_| closed())?;
         let (sender, _) = oneshot::channel();
-        let job = Call {
-            purpose: Purpose::Saves,
-            work,
-            result: None,
-            sender,
-        };
-        self.sender
-            .send(Message::Job(Box::new(job), permit))
-            .map_err(|_| closed())
+        let job = Call { purpose: Purpose::Saves, work, result: None, sender };
+        self.sender.send(Message::Job(Box::new(job), permit)).map_err(|_| closed())
     }
 
     /// Ends the thread after everything that waits is durable.
@@ -270,11 +226,7 @@ impl Thread {
                     }
                     Message::Close(done) => close = Some(done),
                 }
-                next = if jobs.len() < GROUP && close.is_none() {
-                    receiver.try_recv().ok()
-                } else {
-                    None
-                };
+                next = if jobs.len() < GROUP && close.is_none() { receiver.try_recv().ok() } else { None };
             }
             if !jobs.is_empty() {
                 self.group(&mut jobs);
@@ -297,12 +249,8 @@ impl Thread {
             refuse_additions(jobs);
         }
         let result = match self.attempt(jobs, Undo::WholeGroup) {
-            Err(failure)
-                if failure.kind == Kind::NoSpace && self.reserve.release(&self.connection) =>
-            {
-                tracing::error!(
-                    "the disk of the store is full; its reserve is used to save running work"
-                );
+            Err(failure) if failure.kind == Kind::NoSpace && self.reserve.release(&self.connection) => {
+                tracing::error!("the disk of the store is full; its reserve is used to save running work");
                 refuse_additions(jobs);
                 self.attempt(jobs, Undo::WholeGroup)
             }
@@ -353,12 +301,7 @@ impl Thread {
         let fail = |error| Failure::of(&errors::write(error));
         let connection = &self.connection;
         let now = self.parts.clock.now_in(connection).map_err(fail)?;
-        let mut work = Work {
-            connection,
-            blobs: &self.parts.blobs,
-            now,
-            hints: Vec::new(),
-        };
+        let mut work = Work { connection, blobs: &self.parts.blobs, now, hints: Vec::new() };
         for job in jobs {
             let hints = work.hints.len();
             let changes = connection.total_changes();
@@ -372,9 +315,7 @@ impl Thread {
                     work.hints.truncate(hints);
                     execute(connection, sql::ROLLBACK_TO).map_err(fail)?;
                 }
-                Outcome::Failed if connection.total_changes() == changes => {
-                    work.hints.truncate(hints)
-                }
+                Outcome::Failed if connection.total_changes() == changes => work.hints.truncate(hints),
                 Outcome::Failed => return Ok(Ran::MustUndoOne),
             }
             if undo == Undo::Each {
@@ -394,11 +335,7 @@ impl Thread {
     }
 
     fn data_version(&self) -> Option<i64> {
-        self.connection
-            .prepare_cached(sql::DATA_VERSION)
-            .ok()?
-            .query_row([], |row| row.get(0))
-            .ok()
+        self.connection.prepare_cached(sql::DATA_VERSION).ok()?.query_row([], |row| row.get(0)).ok()
     }
 }
 
@@ -420,12 +357,11 @@ enum Ran {
 fn refuse_additions(jobs: &mut Vec<Box<dyn Job>>) {
     let failure = Failure {
         kind: Kind::NoSpace,
-        message: "the disk of the store is full; running work is saved, nothing new is taken until there is space".to_owned(),
+        message: "the disk of the store is full; running work is saved, nothing new is taken until there is space"
+            .to_owned(),
         is_final: false,
     };
-    let (adds, saves) = std::mem::take(jobs)
-        .into_iter()
-        .partition(|job| job.purpose() == Purpose::Adds);
+    let (adds, saves) = std::mem::take(jobs).into_iter().partition(|job| job.purpose() == Purpose::Adds);
     *jobs = saves;
     let adds: Vec<Box<dyn Job>> = adds;
     adds.into_iter().for_each(|job| job.finish(Err(&failure)));

@@ -45,10 +45,7 @@ pub trait Harness: Send + Sync {
 
 /// Runs one case to its end, on several threads.
 pub fn run(case: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be made").block_on(case);
 }
 
@@ -138,11 +135,7 @@ mod tests {
             include_str!("conformance/text.rs"),
             include_str!("conformance/timers.rs"),
         ];
-        assert_eq!(
-            list.matches("\npub mod ").count(),
-            topics.len() + 1,
-            "a topic is missing above, or here"
-        );
+        assert_eq!(list.matches("\npub mod ").count(), topics.len() + 1, "a topic is missing above, or here");
         for line in topics.iter().flat_map(|topic| topic.lines()) {
             if let Some(rest) = line.strip_prefix("pub async fn ") {
                 let name = rest.split('(').next().expect("a function has arguments");

@@ -4,18 +4,16 @@
 //! until a test moves it. Nothing outlives the process.
 
 use crate::{
-    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered,
-    Delivery, Due, Error, EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_COMMIT_EVENTS,
-    MAX_EVENT_BYTES, MAX_PAGE, NewNode, NewSession, Node, Order, Receipt, SessionQuery,
-    SessionView, State, Store,
+    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
+    EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_COMMIT_EVENTS, MAX_EVENT_BYTES, MAX_PAGE, NewNode,
+    NewSession, Node, Order, Receipt, SessionQuery, SessionView, State, Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_core::{
-    Accepted, Agent, AgentId, Body, End, Environment, EnvironmentId, Event, EventId, Input,
-    InputBody, LeaseId, Millis, NodeId, Phase, Position, Refused, Session, SessionId, TenantId,
-    Timestamp, accept, stored,
+    Accepted, Agent, AgentId, Body, End, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, Millis,
+    NodeId, Phase, Position, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
 use tokio::sync::broadcast;
 
@@ -116,14 +114,8 @@ impl Default for Memory {
 impl Memory {
     /// An empty store whose clock stands still.
     pub fn new() -> Self {
-        let data = Data {
-            now: START,
-            ..Data::default()
-        };
-        Self {
-            data: Mutex::new(data),
-            hints: broadcast::channel(BACKLOG).0,
-        }
+        let data = Data { now: START, ..Data::default() };
+        Self { data: Mutex::new(data), hints: broadcast::channel(BACKLOG).0 }
     }
 
     /// Sets the clock; one that would go back stays (hazard Z-24).
@@ -156,36 +148,20 @@ fn missing(id: SessionId) -> Error {
 
 impl Data {
     fn head(&self, tenant: &TenantId, id: SessionId) -> Result<&Head, Error> {
-        self.heads
-            .get(&id)
-            .filter(|head| head.session.tenant == *tenant)
-            .ok_or_else(|| missing(id))
+        self.heads.get(&id).filter(|head| head.session.tenant == *tenant).ok_or_else(|| missing(id))
     }
 
     fn head_mut(&mut self, tenant: &TenantId, id: SessionId) -> Result<&mut Head, Error> {
-        self.heads
-            .get_mut(&id)
-            .filter(|head| head.session.tenant == *tenant)
-            .ok_or_else(|| missing(id))
+        self.heads.get_mut(&id).filter(|head| head.session.tenant == *tenant).ok_or_else(|| missing(id))
     }
 
-    fn earlier(
-        &self,
-        tenant: &TenantId,
-        key: Option<&Idempotency>,
-    ) -> Result<Option<Remembered>, Error> {
+    fn earlier(&self, tenant: &TenantId, key: Option<&Idempotency>) -> Result<Option<Remembered>, Error> {
         let Some(key) = key else { return Ok(None) };
-        match self
-            .keys
-            .get(&(tenant.clone(), key.scope.clone(), key.key.clone()))
-        {
+        match self.keys.get(&(tenant.clone(), key.scope.clone(), key.key.clone())) {
             None => Ok(None),
             Some((digest, result)) if *digest == key.body_digest => Ok(Some(result.clone())),
             Some(_) => {
-                let message = format!(
-                    "the idempotency key {:?} was used before with another request",
-                    key.key
-                );
+                let message = format!("the idempotency key {:?} was used before with another request", key.key);
                 Err(Error::new(Kind::IdempotencyMismatch, message))
             }
         }
@@ -193,10 +169,7 @@ impl Data {
 
     fn remember(&mut self, tenant: &TenantId, key: Option<Idempotency>, result: Remembered) {
         if let Some(key) = key {
-            self.keys.insert(
-                (tenant.clone(), key.scope, key.key),
-                (key.body_digest, result),
-            );
+            self.keys.insert((tenant.clone(), key.scope, key.key), (key.body_digest, result));
         }
     }
 
@@ -222,10 +195,7 @@ impl Data {
     }
 
     fn owned(&self, node: NodeId) -> Vec<SessionId> {
-        let owned = self
-            .heads
-            .iter()
-            .filter(|(_, head)| head.lease.is_some_and(|(owner, _)| owner == node));
+        let owned = self.heads.iter().filter(|(_, head)| head.lease.is_some_and(|(owner, _)| owner == node));
         owned.map(|(id, _)| *id).collect()
     }
 
@@ -249,8 +219,7 @@ impl Data {
             updated_at: head.updated_at,
             archived_at: head.archived_at,
             inbox_len: head.tail - head.consumed,
-            queue_position: (head.state == State::Queued)
-                .then(|| self.heads.values().filter(is_before).count() as u64),
+            queue_position: (head.state == State::Queued).then(|| self.heads.values().filter(is_before).count() as u64),
         }
     }
 
@@ -268,23 +237,11 @@ impl Data {
         let mut receipts = Vec::with_capacity(inputs.len());
         let mut archives = false;
         for (event, body) in inputs {
-            check_size(
-                stored::encode_input(&Input {
-                    id: event,
-                    at: now,
-                    body: body.clone(),
-                })
-                .len(),
-            )?;
-            let accepted = accept(&head.session, &queued, &body, now)
-                .map_err(|refused| refuse(id, refused))?;
+            check_size(stored::encode_input(&Input { id: event, at: now, body: body.clone() }).len())?;
+            let accepted = accept(&head.session, &queued, &body, now).map_err(|refused| refuse(id, refused))?;
             receipts.push(match accepted {
                 Accepted::Append => {
-                    let input = Input {
-                        id: event,
-                        at: now,
-                        body,
-                    };
+                    let input = Input { id: event, at: now, body };
                     queued.push(input.clone());
                     Receipt::Queued(input)
                 }
@@ -328,24 +285,15 @@ impl Data {
     /// Whom to lease: one session of each tenant after the other, oldest first.
     fn choose(&mut self, limit: usize) -> Vec<SessionId> {
         let mut queues: BTreeMap<TenantId, Vec<(u64, SessionId)>> = BTreeMap::new();
-        for (id, head) in self
-            .heads
-            .iter()
-            .filter(|(_, head)| head.state == State::Queued)
-        {
-            queues
-                .entry(head.session.tenant.clone())
-                .or_default()
-                .push((head.place, *id));
+        for (id, head) in self.heads.iter().filter(|(_, head)| head.state == State::Queued) {
+            queues.entry(head.session.tenant.clone()).or_default().push((head.place, *id));
         }
         let mut order: VecDeque<(TenantId, VecDeque<(u64, SessionId)>)> = VecDeque::new();
         for (tenant, mut queue) in queues {
             queue.sort_unstable();
             order.push_back((tenant, queue.into()));
         }
-        let after = order
-            .iter()
-            .position(|(tenant, _)| self.turn.as_ref().is_some_and(|turn| tenant > turn));
+        let after = order.iter().position(|(tenant, _)| self.turn.as_ref().is_some_and(|turn| tenant > turn));
         order.rotate_left(after.unwrap_or(0));
         let mut chosen = Vec::new();
         while chosen.len() < limit
@@ -363,55 +311,21 @@ impl Data {
     fn leased(&self, id: SessionId) -> Option<Leased> {
         let head = self.heads.get(&id)?;
         let (node, nonce) = head.lease?;
-        let lease = Lease {
-            tenant: head.session.tenant.clone(),
-            session: id,
-            epoch: head.epoch,
-            nonce,
-            node,
-        };
+        let lease = Lease { tenant: head.session.tenant.clone(), session: id, epoch: head.epoch, nonce, node };
         let (session, inbox) = (head.session.clone(), head.waiting());
-        Some(Leased {
-            lease,
-            session,
-            inbox,
-            claims: head.claims,
-            queued_at: head.queued_at,
-            now: self.now,
-        })
+        Some(Leased { lease, session, inbox, claims: head.claims, queued_at: head.queued_at, now: self.now })
     }
 
     fn commit(&mut self, checkpoint: Checkpoint) -> Result<(Committed, Vec<Hint>), Error> {
-        let Checkpoint {
-            lease,
-            commit_id,
-            events,
-            session,
-            consumed,
-            then,
-        } = checkpoint;
+        let Checkpoint { lease, commit_id, events, session, consumed, then } = checkpoint;
         let (now, id) = (self.now, lease.session);
-        let fenced = || {
-            Error::new(
-                Kind::Fenced,
-                format!(
-                    "the lease of session {id} with epoch {} is gone",
-                    lease.epoch
-                ),
-            )
-        };
+        let fenced =
+            || Error::new(Kind::Fenced, format!("the lease of session {id} with epoch {} is gone", lease.epoch));
         let head = self.heads.get_mut(&id).ok_or_else(fenced)?;
         let is_held = head.is_fenced_by(&lease);
         if head.commit == Some(commit_id) {
             let inbox = if is_held { head.waiting() } else { Vec::new() };
-            return Ok((
-                Committed {
-                    is_held,
-                    inbox,
-                    now,
-                },
-                Vec::new(),
-            ));
+            return Ok((Committed { is_held, inbox, now }, Vec::new()));
         }
         if !is_held {
             return Err(fenced());
@@ -463,86 +377,44 @@ impl Data {
             head.state_since = now;
         }
         let inbox = if is_held { head.waiting() } else { Vec::new() };
-        Ok((
-            Committed {
-                is_held,
-                inbox,
-                now,
-            },
-            hints,
-        ))
+        Ok((Committed { is_held, inbox, now }, hints))
     }
 }
 
 fn check_size(bytes: usize) -> Result<(), Error> {
     if bytes > MAX_EVENT_BYTES {
-        return Err(Error::new(
-            Kind::Invalid,
-            format!("an event of {bytes} bytes is larger than {MAX_EVENT_BYTES}"),
-        ));
+        return Err(Error::new(Kind::Invalid, format!("an event of {bytes} bytes is larger than {MAX_EVENT_BYTES}")));
     }
     Ok(())
 }
 
 fn check(checkpoint: &Checkpoint) -> Result<(), Error> {
-    let Checkpoint {
-        lease,
-        events,
-        session,
-        ..
-    } = checkpoint;
-    let invalid = |message: String| {
-        Err(Error::new(
-            Kind::Invalid,
-            format!("session {}: {message}", lease.session),
-        ))
-    };
+    let Checkpoint { lease, events, session, .. } = checkpoint;
+    let invalid = |message: String| Err(Error::new(Kind::Invalid, format!("session {}: {message}", lease.session)));
     if session.id != lease.session || session.tenant != lease.tenant {
         return invalid(format!("the head is that of session {}", session.id));
     }
     if events.len() > MAX_COMMIT_EVENTS {
-        return invalid(format!(
-            "{} events are more than one commit may append ({MAX_COMMIT_EVENTS})",
-            events.len()
-        ));
+        return invalid(format!("{} events are more than one commit may append ({MAX_COMMIT_EVENTS})", events.len()));
     }
     let Some(first) = events.first() else {
         return Ok(());
     };
-    let is_contiguous = (first.seq..)
-        .zip(events)
-        .all(|(seq, event)| event.seq == seq);
-    if first.seq == 0
-        || !is_contiguous
-        || events
-            .last()
-            .is_none_or(|last| last.seq != session.last_seq)
-    {
-        return invalid(format!(
-            "the events do not lead from seq {} to the head's {}",
-            first.seq, session.last_seq
-        ));
+    let is_contiguous = (first.seq..).zip(events).all(|(seq, event)| event.seq == seq);
+    if first.seq == 0 || !is_contiguous || events.last().is_none_or(|last| last.seq != session.last_seq) {
+        return invalid(format!("the events do not lead from seq {} to the head's {}", first.seq, session.last_seq));
     }
-    events
-        .iter()
-        .try_for_each(|event| check_size(stored::encode_event(event).len()))
+    events.iter().try_for_each(|event| check_size(stored::encode_event(event).len()))
 }
 
 fn answer<'a>(head: &'a Head, body: &InputBody) -> Result<&'a Event, Error> {
     let Some(call) = body.answers() else {
         return Err(Error::new(Kind::Invalid, "the input answers no call"));
     };
-    head.answer(call)
-        .ok_or_else(|| match head.session.call(call) {
-            Some(_) => Error::new(
-                Kind::Conflict,
-                format!("call {call} runs already and waits for no answer"),
-            ),
-            None => Error::new(
-                Kind::NotFound,
-                format!("{call} is not a call of session {}", head.session.id),
-            ),
-        })
+    head.answer(call).ok_or_else(|| match head.session.call(call) {
+        Some(_) => Error::new(Kind::Conflict, format!("call {call} runs already and waits for no answer")),
+        None => Error::new(Kind::NotFound, format!("{call} is not a call of session {}", head.session.id)),
+    })
 }
 
 fn refuse(session: SessionId, refused: Refused) -> Error {
@@ -559,38 +431,21 @@ fn page<T>(rows: impl Iterator<Item = T>, offset: usize, limit: usize) -> Vec<T>
 }
 
 /// The rows of a page, newest first.
-fn catalog_page<T>(
-    rows: impl Iterator<Item = T>,
-    place: impl Fn(&T) -> u128,
-    query: &CatalogQuery,
-) -> Vec<T> {
-    rows.filter(|row| query.below.is_none_or(|below| place(row) < below))
-        .take(query.limit.min(MAX_PAGE))
-        .collect()
+fn catalog_page<T>(rows: impl Iterator<Item = T>, place: impl Fn(&T) -> u128, query: &CatalogQuery) -> Vec<T> {
+    rows.filter(|row| query.below.is_none_or(|below| place(row) < below)).take(query.limit.min(MAX_PAGE)).collect()
 }
 
 #[async_trait]
 impl Store for Memory {
     async fn create(&self, new: NewSession) -> Result<Created, Error> {
-        let NewSession {
-            session,
-            metadata,
-            inputs,
-            idempotency,
-        } = new;
+        let NewSession { session, metadata, inputs, idempotency } = new;
         let (id, tenant) = (session.id, session.tenant.clone());
         let mut data = self.lock();
         if let Some(Remembered::Session(id)) = data.earlier(&tenant, idempotency.as_ref())? {
-            return Ok(Created {
-                view: data.view(data.head(&tenant, id)?),
-                is_repeat: true,
-            });
+            return Ok(Created { view: data.view(data.head(&tenant, id)?), is_repeat: true });
         }
         if data.heads.contains_key(&id) {
-            return Err(Error::new(
-                Kind::Conflict,
-                format!("session {id} exists already"),
-            ));
+            return Err(Error::new(Kind::Conflict, format!("session {id} exists already")));
         }
         let now = data.now;
         let head = Head {
@@ -627,35 +482,19 @@ impl Store for Memory {
         drop(data);
         self.hint(Hint::Session(id));
         hints.into_iter().for_each(|hint| self.hint(hint));
-        Ok(Created {
-            view,
-            is_repeat: false,
-        })
+        Ok(Created { view, is_repeat: false })
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, Error> {
-        let Delivery {
-            tenant,
-            session,
-            inputs,
-            idempotency,
-        } = delivery;
+        let Delivery { tenant, session, inputs, idempotency } = delivery;
         let mut data = self.lock();
-        if let Some(Remembered::Receipts(mut receipts)) =
-            data.earlier(&tenant, idempotency.as_ref())?
-        {
+        if let Some(Remembered::Receipts(mut receipts)) = data.earlier(&tenant, idempotency.as_ref())? {
             let head = data.head(&tenant, session)?;
             for receipt in &mut receipts {
                 // An answer that waited then may be in the log by now.
                 let logged = match receipt {
-                    Receipt::Queued(input)
-                        if !head.inbox.iter().any(|(_, other)| other.id == input.id) =>
-                    {
-                        input
-                            .body
-                            .answers()
-                            .and_then(|call| head.answer(call))
-                            .filter(|event| event.id != input.id)
+                    Receipt::Queued(input) if !head.inbox.iter().any(|(_, other)| other.id == input.id) => {
+                        input.body.answers().and_then(|call| head.answer(call)).filter(|event| event.id != input.id)
                     }
                     Receipt::Queued(_) | Receipt::Logged(_) | Receipt::Nothing => None,
                 };
@@ -663,38 +502,24 @@ impl Store for Memory {
                     *receipt = Receipt::Logged(event.clone());
                 }
             }
-            return Ok(Delivered {
-                receipts,
-                is_repeat: true,
-            });
+            return Ok(Delivered { receipts, is_repeat: true });
         }
         let (receipts, hints) = data.deliver(&tenant, session, inputs)?;
         data.remember(&tenant, idempotency, Remembered::Receipts(receipts.clone()));
         drop(data);
         hints.into_iter().for_each(|hint| self.hint(hint));
-        Ok(Delivered {
-            receipts,
-            is_repeat: false,
-        })
+        Ok(Delivered { receipts, is_repeat: false })
     }
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Leased>, Error> {
         let mut data = self.lock();
         if !data.is_alive(claim.node) {
-            return Err(Error::new(
-                Kind::Fenced,
-                format!("node {} is dead or not registered", claim.node),
-            ));
+            return Err(Error::new(Kind::Fenced, format!("node {} is dead or not registered", claim.node)));
         }
-        let is_of_claim = |head: &&Head| {
-            head.claim == Some(claim.id) && head.lease.is_some_and(|(node, _)| node == claim.node)
-        };
-        let mut given: Vec<(u64, SessionId)> = data
-            .heads
-            .values()
-            .filter(is_of_claim)
-            .map(|head| (head.place, head.session.id))
-            .collect();
+        let is_of_claim =
+            |head: &&Head| head.claim == Some(claim.id) && head.lease.is_some_and(|(node, _)| node == claim.node);
+        let mut given: Vec<(u64, SessionId)> =
+            data.heads.values().filter(is_of_claim).map(|head| (head.place, head.session.id)).collect();
         given.sort_unstable();
         let mut ids: Vec<SessionId> = given.into_iter().map(|(_, id)| id).collect();
         if ids.is_empty() {
@@ -728,11 +553,7 @@ impl Store for Memory {
 
     async fn release(&self, lease: &Lease) -> Result<(), Error> {
         let mut data = self.lock();
-        let Some(head) = data
-            .heads
-            .get_mut(&lease.session)
-            .filter(|head| head.is_fenced_by(lease))
-        else {
+        let Some(head) = data.heads.get_mut(&lease.session).filter(|head| head.is_fenced_by(lease)) else {
             return Ok(());
         };
         head.claims = head.claims.saturating_sub(1);
@@ -753,18 +574,7 @@ impl Store for Memory {
         }
         let NewNode { id, address, label } = node;
         let beat_at = data.now;
-        data.nodes.insert(
-            id,
-            Node {
-                id,
-                address,
-                label,
-                beats: 0,
-                beat_at,
-                is_dead: false,
-                leases: 0,
-            },
-        );
+        data.nodes.insert(id, Node { id, address, label, beats: 0, beat_at, is_dead: false, leases: 0 });
         Ok(())
     }
 
@@ -773,16 +583,10 @@ impl Store for Memory {
         let now = data.now;
         match data.nodes.get_mut(&beat.node) {
             None => {
-                return Err(Error::new(
-                    Kind::NotFound,
-                    format!("node {} is not registered", beat.node),
-                ));
+                return Err(Error::new(Kind::NotFound, format!("node {} is not registered", beat.node)));
             }
             Some(node) if node.is_dead => {
-                return Err(Error::new(
-                    Kind::Fenced,
-                    format!("node {} is dead", beat.node),
-                ));
+                return Err(Error::new(Kind::Fenced, format!("node {} is dead", beat.node)));
             }
             Some(node) => {
                 node.beats += 1;
@@ -794,23 +598,10 @@ impl Store for Memory {
         let is_owned = |(id, epoch): &(SessionId, u64)| {
             owned.contains(id) && data.heads.get(id).is_some_and(|head| head.epoch == *epoch)
         };
-        let lost = beat
-            .held
-            .iter()
-            .filter(|held| !is_owned(held))
-            .map(|(id, _)| *id)
-            .collect();
-        let (kept, unheld): (Vec<SessionId>, Vec<SessionId>) =
-            owned.into_iter().partition(|id| held.contains_key(id));
-        let urgent = kept
-            .into_iter()
-            .filter(|id| data.heads.get(id).is_some_and(Head::is_urgent))
-            .collect();
-        let is_settled = |id: &SessionId| {
-            data.heads
-                .get(id)
-                .is_some_and(|head| head.leased_at < beat.claimed_before)
-        };
+        let lost = beat.held.iter().filter(|held| !is_owned(held)).map(|(id, _)| *id).collect();
+        let (kept, unheld): (Vec<SessionId>, Vec<SessionId>) = owned.into_iter().partition(|id| held.contains_key(id));
+        let urgent = kept.into_iter().filter(|id| data.heads.get(id).is_some_and(Head::is_urgent)).collect();
+        let is_settled = |id: &SessionId| data.heads.get(id).is_some_and(|head| head.leased_at < beat.claimed_before);
         let unheld: Vec<SessionId> = unheld.into_iter().filter(is_settled).collect();
         unheld.iter().for_each(|id| data.take_back(*id));
         drop(data);
@@ -822,11 +613,7 @@ impl Store for Memory {
 
     async fn controls(&self, node: NodeId) -> Result<Vec<SessionId>, Error> {
         let data = self.lock();
-        Ok(data
-            .owned(node)
-            .into_iter()
-            .filter(|id| data.heads.get(id).is_some_and(Head::is_urgent))
-            .collect())
+        Ok(data.owned(node).into_iter().filter(|id| data.heads.get(id).is_some_and(Head::is_urgent)).collect())
     }
 
     async fn sweep(&self, seen: &[(NodeId, u64)]) -> Result<Vec<SessionId>, Error> {
@@ -837,12 +624,7 @@ impl Store for Memory {
             }
         }
         let is_orphan = |head: &&Head| head.lease.is_some_and(|(node, _)| !data.is_alive(node));
-        let orphans: Vec<SessionId> = data
-            .heads
-            .values()
-            .filter(is_orphan)
-            .map(|head| head.session.id)
-            .collect();
+        let orphans: Vec<SessionId> = data.heads.values().filter(is_orphan).map(|head| head.session.id).collect();
         orphans.iter().for_each(|id| data.take_back(*id));
         drop(data);
         if !orphans.is_empty() {
@@ -854,10 +636,7 @@ impl Store for Memory {
     async fn retire(&self, node: NodeId) -> Result<(), Error> {
         let mut data = self.lock();
         let Some(row) = data.nodes.get_mut(&node) else {
-            return Err(Error::new(
-                Kind::NotFound,
-                format!("node {node} is not registered"),
-            ));
+            return Err(Error::new(Kind::NotFound, format!("node {node} is not registered")));
         };
         row.is_dead = true;
         let owned = data.owned(node);
@@ -876,21 +655,13 @@ impl Store for Memory {
 
     async fn due(&self, limit: usize) -> Result<Due, Error> {
         let mut data = self.lock();
-        let parked = data
-            .heads
-            .values()
-            .filter(|head| head.state == State::Parked);
-        let mut times: Vec<(Timestamp, SessionId)> = parked
-            .filter_map(|head| Some((head.session.wakes_at()?, head.session.id)))
-            .collect();
+        let parked = data.heads.values().filter(|head| head.state == State::Parked);
+        let mut times: Vec<(Timestamp, SessionId)> =
+            parked.filter_map(|head| Some((head.session.wakes_at()?, head.session.id))).collect();
         times.sort_unstable();
         let now = data.now;
-        let woken: Vec<SessionId> = times
-            .iter()
-            .take_while(|(at, _)| *at <= now)
-            .take(limit)
-            .map(|(_, id)| *id)
-            .collect();
+        let woken: Vec<SessionId> =
+            times.iter().take_while(|(at, _)| *at <= now).take(limit).map(|(_, id)| *id).collect();
         woken.iter().for_each(|id| data.queue(*id));
         let next = times.get(woken.len()).map(|(at, _)| *at);
         drop(data);
@@ -898,27 +669,16 @@ impl Store for Memory {
         if !woken.is_empty() {
             self.hint(Hint::Runnable);
         }
-        Ok(Due {
-            woken: woken.len(),
-            next,
-            now,
-        })
+        Ok(Due { woken: woken.len(), next, now })
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, Error> {
         let data = self.lock();
-        let node = |node: &Node| Node {
-            leases: data.owned(node.id).len() as u64,
-            ..node.clone()
-        };
+        let node = |node: &Node| Node { leases: data.owned(node.id).len() as u64, ..node.clone() };
         Ok(data.nodes.values().map(node).collect())
     }
 
-    async fn session(
-        &self,
-        tenant: &TenantId,
-        id: SessionId,
-    ) -> Result<Option<SessionView>, Error> {
+    async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Option<SessionView>, Error> {
         let data = self.lock();
         Ok(data.head(tenant, id).ok().map(|head| data.view(head)))
     }
@@ -936,12 +696,8 @@ impl Store for Memory {
                 && query.agent.is_none_or(|agent| session.agent.id == agent)
                 && (query.phases.is_empty() || query.phases.contains(&phase))
                 && (query.with_archived || head.archived_at.is_none())
-                && query
-                    .created_from
-                    .is_none_or(|from| session.created_at >= from)
-                && query
-                    .created_before
-                    .is_none_or(|before| session.created_at < before)
+                && query.created_from.is_none_or(|from| session.created_at >= from)
+                && query.created_before.is_none_or(|before| session.created_at < before)
         };
         let is_after = |head: &&Head| match (query.after, query.order) {
             (None, _) => true,
@@ -953,46 +709,21 @@ impl Store for Memory {
             Order::Ascending => Box::new(rows),
             Order::Descending => Box::new(rows.rev()),
         };
-        Ok(page(
-            rows.filter(is_wanted)
-                .filter(is_after)
-                .map(|head| data.view(head)),
-            0,
-            query.limit,
-        ))
+        Ok(page(rows.filter(is_wanted).filter(is_after).map(|head| data.view(head)), 0, query.limit))
     }
 
-    async fn sessions_by_tail(
-        &self,
-        tenant: &TenantId,
-        tail: &str,
-        limit: usize,
-    ) -> Result<Vec<SessionId>, Error> {
+    async fn sessions_by_tail(&self, tenant: &TenantId, tail: &str, limit: usize) -> Result<Vec<SessionId>, Error> {
         let data = self.lock();
         let is_wanted = |head: &&Head| {
             let text = head.session.id.to_string();
-            head.session.tenant == *tenant
-                && (text == tail || text["sesn_".len()..].ends_with(tail))
+            head.session.tenant == *tenant && (text == tail || text["sesn_".len()..].ends_with(tail))
         };
-        Ok(page(
-            data.heads
-                .values()
-                .rev()
-                .filter(is_wanted)
-                .map(|head| head.session.id),
-            0,
-            limit,
-        ))
+        Ok(page(data.heads.values().rev().filter(is_wanted).map(|head| head.session.id), 0, limit))
     }
 
     async fn counts(&self) -> Result<Counts, Error> {
         let data = self.lock();
-        let count = |state| {
-            data.heads
-                .values()
-                .filter(|head| head.state == state)
-                .count() as u64
-        };
+        let count = |state| data.heads.values().filter(|head| head.state == state).count() as u64;
         Ok(Counts {
             queued: count(State::Queued),
             leased: count(State::Leased),
@@ -1008,27 +739,15 @@ impl Store for Memory {
         };
         let rows = head.log.iter().cloned();
         Ok(match query.order {
-            Order::Ascending => page(
-                rows.filter(|event| event.seq > query.after.unwrap_or(0)),
-                0,
-                query.limit,
-            ),
-            Order::Descending => page(
-                rows.rev()
-                    .filter(|event| event.seq < query.after.unwrap_or(u64::MAX)),
-                0,
-                query.limit,
-            ),
+            Order::Ascending => page(rows.filter(|event| event.seq > query.after.unwrap_or(0)), 0, query.limit),
+            Order::Descending => {
+                page(rows.rev().filter(|event| event.seq < query.after.unwrap_or(u64::MAX)), 0, query.limit)
+            }
         })
     }
 
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
-        Ok(self
-            .lock()
-            .heads
-            .get(&session)
-            .map(Head::waiting)
-            .unwrap_or_default())
+        Ok(self.lock().heads.get(&session).map(Head::waiting).unwrap_or_default())
     }
 
     async fn annotate(
@@ -1055,10 +774,7 @@ impl Store for Memory {
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {
         let mut data = self.lock();
         if data.head(tenant, id)?.state == State::Leased {
-            return Err(Error::new(
-                Kind::Conflict,
-                format!("session {id} is being worked on"),
-            ));
+            return Err(Error::new(Kind::Conflict, format!("session {id} is being worked on")));
         }
         data.heads.remove(&id);
         drop(data);
@@ -1066,46 +782,22 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn put_agent(
-        &self,
-        agent: Agent,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Agent, Error> {
+    async fn put_agent(&self, agent: Agent, idempotency: Option<Idempotency>) -> Result<Agent, Error> {
         let mut data = self.lock();
         let (tenant, id) = (agent.tenant.clone(), agent.id);
         if let Some(Remembered::Agent(id, version)) = data.earlier(&tenant, idempotency.as_ref())? {
-            let versions = data
-                .agents
-                .get(&(tenant, id))
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let first = versions
-                .iter()
-                .find(|agent| agent.version == version)
-                .cloned();
-            return first.ok_or_else(|| {
-                Error::new(
-                    Kind::NotFound,
-                    format!("agent {id} version {version} does not exist"),
-                )
-            });
+            let versions = data.agents.get(&(tenant, id)).map(Vec::as_slice).unwrap_or_default();
+            let first = versions.iter().find(|agent| agent.version == version).cloned();
+            return first
+                .ok_or_else(|| Error::new(Kind::NotFound, format!("agent {id} version {version} does not exist")));
         }
         let versions = data.agents.entry((tenant.clone(), id)).or_default();
         let newest = versions.last().map_or(0, |agent| agent.version);
-        if versions
-            .last()
-            .is_some_and(|agent| agent.archived_at.is_some())
-        {
-            return Err(Error::new(
-                Kind::Conflict,
-                format!("agent {id} is archived"),
-            ));
+        if versions.last().is_some_and(|agent| agent.archived_at.is_some()) {
+            return Err(Error::new(Kind::Conflict, format!("agent {id} is archived")));
         }
         if newest.checked_add(1) != Some(agent.version) {
-            let message = format!(
-                "agent {id} is at version {newest}, the new one says {}",
-                agent.version
-            );
+            let message = format!("agent {id} is at version {newest}, the new one says {}", agent.version);
             return Err(Error::new(Kind::Conflict, message));
         }
         versions.push(agent.clone());
@@ -1113,73 +805,37 @@ impl Store for Memory {
         Ok(agent)
     }
 
-    async fn agent(
-        &self,
-        tenant: &TenantId,
-        id: AgentId,
-        version: Option<u32>,
-    ) -> Result<Option<Agent>, Error> {
+    async fn agent(&self, tenant: &TenantId, id: AgentId, version: Option<u32>) -> Result<Option<Agent>, Error> {
         let data = self.lock();
-        let versions = data
-            .agents
-            .get(&(tenant.clone(), id))
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let versions = data.agents.get(&(tenant.clone(), id)).map(Vec::as_slice).unwrap_or_default();
         Ok(match version {
-            Some(version) => versions
-                .iter()
-                .find(|agent| agent.version == version)
-                .cloned(),
+            Some(version) => versions.iter().find(|agent| agent.version == version).cloned(),
             None => versions.last().cloned(),
         })
     }
 
     async fn agents(&self, query: CatalogQuery) -> Result<Vec<Agent>, Error> {
         let data = self.lock();
-        let of_tenant = data
-            .agents
-            .iter()
-            .rev()
-            .filter(|((tenant, _), _)| *tenant == query.tenant);
+        let of_tenant = data.agents.iter().rev().filter(|((tenant, _), _)| *tenant == query.tenant);
         let newest = of_tenant.filter_map(|(_, versions)| versions.last());
         let wanted = newest.filter(|agent| query.with_archived || agent.archived_at.is_none());
         Ok(catalog_page(wanted.cloned(), |agent| agent.id.bits(), &query))
     }
 
-    async fn agent_versions(
-        &self,
-        tenant: &TenantId,
-        id: AgentId,
-        query: CatalogQuery,
-    ) -> Result<Vec<Agent>, Error> {
+    async fn agent_versions(&self, tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Result<Vec<Agent>, Error> {
         let data = self.lock();
-        let versions = data
-            .agents
-            .get(&(tenant.clone(), id))
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        Ok(catalog_page(
-            versions.iter().rev().cloned(),
-            |agent| u128::from(agent.version),
-            &query,
-        ))
+        let versions = data.agents.get(&(tenant.clone(), id)).map(Vec::as_slice).unwrap_or_default();
+        Ok(catalog_page(versions.iter().rev().cloned(), |agent| u128::from(agent.version), &query))
     }
 
     async fn archive_agent(&self, tenant: &TenantId, id: AgentId) -> Result<Agent, Error> {
         let mut data = self.lock();
         let now = data.now;
-        let versions = data
-            .agents
-            .get_mut(&(tenant.clone(), id))
-            .map(Vec::as_mut_slice)
-            .unwrap_or_default();
+        let versions = data.agents.get_mut(&(tenant.clone(), id)).map(Vec::as_mut_slice).unwrap_or_default();
         for agent in versions.iter_mut() {
             agent.archived_at.get_or_insert(now);
         }
-        versions
-            .last()
-            .cloned()
-            .ok_or_else(|| Error::new(Kind::NotFound, format!("agent {id} does not exist")))
+        versions.last().cloned().ok_or_else(|| Error::new(Kind::NotFound, format!("agent {id} does not exist")))
     }
 
     async fn put_environment(
@@ -1191,42 +847,28 @@ impl Store for Memory {
         let (tenant, id) = (environment.tenant.clone(), environment.id);
         if let Some(Remembered::Environment(id)) = data.earlier(&tenant, idempotency.as_ref())? {
             let first = data.environments.get(&(tenant, id)).cloned();
-            return first.ok_or_else(|| {
-                Error::new(Kind::NotFound, format!("environment {id} was deleted"))
-            });
+            return first.ok_or_else(|| Error::new(Kind::NotFound, format!("environment {id} was deleted")));
         }
-        data.environments
-            .insert((tenant.clone(), id), environment.clone());
+        data.environments.insert((tenant.clone(), id), environment.clone());
         data.remember(&tenant, idempotency, Remembered::Environment(id));
         Ok(environment)
     }
 
-    async fn environment(
-        &self,
-        tenant: &TenantId,
-        id: EnvironmentId,
-    ) -> Result<Option<Environment>, Error> {
+    async fn environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<Option<Environment>, Error> {
         Ok(self.lock().environments.get(&(tenant.clone(), id)).cloned())
     }
 
     async fn environments(&self, query: CatalogQuery) -> Result<Vec<Environment>, Error> {
         let data = self.lock();
-        let of_tenant = data
-            .environments
-            .values()
-            .rev()
-            .filter(|environment| environment.tenant == query.tenant);
-        let wanted = of_tenant
-            .filter(|environment| query.with_archived || environment.archived_at.is_none());
+        let of_tenant = data.environments.values().rev().filter(|environment| environment.tenant == query.tenant);
+        let wanted = of_tenant.filter(|environment| query.with_archived || environment.archived_at.is_none());
         Ok(catalog_page(wanted.cloned(), |environment| environment.id.bits(), &query))
     }
 
     async fn delete_environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<(), Error> {
         let mut data = self.lock();
         let is_used = |head: &Head| {
-            head.session.tenant == *tenant
-                && head.session.environment == id
-                && head.state != State::Ended
+            head.session.tenant == *tenant && head.session.environment == id && head.state != State::Ended
         };
         if data.heads.values().any(is_used) {
             return Err(Error::new(
@@ -1235,9 +877,7 @@ impl Store for Memory {
             ));
         }
         let removed = data.environments.remove(&(tenant.clone(), id));
-        removed
-            .map(|_| ())
-            .ok_or_else(|| Error::new(Kind::NotFound, format!("environment {id} does not exist")))
+        removed.map(|_| ()).ok_or_else(|| Error::new(Kind::NotFound, format!("environment {id} does not exist")))
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

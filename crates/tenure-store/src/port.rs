@@ -4,8 +4,8 @@ use crate::Error;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, NodeId,
-    Session, SessionId, TenantId, Timestamp,
+    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, NodeId, Session, SessionId,
+    TenantId, Timestamp,
 };
 use tokio::sync::broadcast;
 
@@ -70,19 +70,13 @@ pub trait Store: Send + Sync + 'static {
     async fn nodes(&self) -> Result<Vec<Node>, Error>;
 
     /// The head of a session with what only the store knows about it.
-    async fn session(&self, tenant: &TenantId, id: SessionId)
-    -> Result<Option<SessionView>, Error>;
+    async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Option<SessionView>, Error>;
 
     /// Sessions in the order of their creation.
     async fn sessions(&self, query: SessionQuery) -> Result<Vec<SessionView>, Error>;
 
     /// Sessions whose id ends with `tail`, at most `limit`, newest first.
-    async fn sessions_by_tail(
-        &self,
-        tenant: &TenantId,
-        tail: &str,
-        limit: usize,
-    ) -> Result<Vec<SessionId>, Error>;
+    async fn sessions_by_tail(&self, tenant: &TenantId, tail: &str, limit: usize) -> Result<Vec<SessionId>, Error>;
 
     /// How many sessions are in each state, of all tenants.
     async fn counts(&self) -> Result<Counts, Error>;
@@ -106,30 +100,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Adds an agent, or the next version of one: `agent.version` must be the newest plus one.
     /// A repeated idempotency key gives the first one.
-    async fn put_agent(
-        &self,
-        agent: Agent,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Agent, Error>;
+    async fn put_agent(&self, agent: Agent, idempotency: Option<Idempotency>) -> Result<Agent, Error>;
 
     /// One version of an agent, the newest for `None`.
-    async fn agent(
-        &self,
-        tenant: &TenantId,
-        id: AgentId,
-        version: Option<u32>,
-    ) -> Result<Option<Agent>, Error>;
+    async fn agent(&self, tenant: &TenantId, id: AgentId, version: Option<u32>) -> Result<Option<Agent>, Error>;
 
     /// Newest versions of agents, newest agent first.
     async fn agents(&self, query: CatalogQuery) -> Result<Vec<Agent>, Error>;
 
     /// All versions of an agent, newest first.
-    async fn agent_versions(
-        &self,
-        tenant: &TenantId,
-        id: AgentId,
-        query: CatalogQuery,
-    ) -> Result<Vec<Agent>, Error>;
+    async fn agent_versions(&self, tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Result<Vec<Agent>, Error>;
 
     /// Archives an agent: its sessions go on, new ones are refused by the API.
     async fn archive_agent(&self, tenant: &TenantId, id: AgentId) -> Result<Agent, Error>;
@@ -142,11 +122,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Environment, Error>;
 
     /// An environment.
-    async fn environment(
-        &self,
-        tenant: &TenantId,
-        id: EnvironmentId,
-    ) -> Result<Option<Environment>, Error>;
+    async fn environment(&self, tenant: &TenantId, id: EnvironmentId) -> Result<Option<Environment>, Error>;
 
     /// Environments, newest first.
     async fn environments(&self, query: CatalogQuery) -> Result<Vec<Environment>, Error>;

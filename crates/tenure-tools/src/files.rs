@@ -17,13 +17,13 @@ pub(crate) async fn read(fields: &Fields, sandboxes: &dyn SandboxProvider) -> Re
     let path = fields.text("file_path")?;
     let op = match fields.range("view_range")? {
         None => FileOp::Read { path, offset: 0, limit: SHOWN_BYTES as u64 },
-        Some((first, last)) => FileOp::ReadLines {
-            path,
-            first: u64::try_from(first).unwrap_or(1).max(1),
-            last: u64::try_from(last).ok(),
-        },
+        Some((first, last)) => {
+            FileOp::ReadLines { path, first: u64::try_from(first).unwrap_or(1).max(1), last: u64::try_from(last).ok() }
+        }
     };
-    let FileReply::Content { mut bytes, file_bytes, truncated } = work(op, sandboxes).await? else { return Err(unexpected()) };
+    let FileReply::Content { mut bytes, file_bytes, truncated } = work(op, sandboxes).await? else {
+        return Err(unexpected());
+    };
     let is_cut = truncated || bytes.len() > SHOWN_BYTES;
     bytes.truncate(SHOWN_BYTES);
     let mut text = clean(&bytes);
@@ -46,7 +46,9 @@ pub(crate) async fn write(fields: &Fields, sandboxes: &dyn SandboxProvider) -> R
 pub(crate) async fn edit(fields: &Fields, sandboxes: &dyn SandboxProvider) -> Result<ToolResult, String> {
     let (path, old, new) = (fields.text("file_path")?, fields.text("old_string")?, fields.text("new_string")?);
     let replace_all = fields.flag("replace_all")?;
-    let FileReply::Edited { replaced } = work(FileOp::Edit { path: path.clone(), old, new, replace_all }, sandboxes).await? else {
+    let FileReply::Edited { replaced } =
+        work(FileOp::Edit { path: path.clone(), old, new, replace_all }, sandboxes).await?
+    else {
         return Err(unexpected());
     };
     Ok(ToolResult::done(format!("edited {path} ({replaced} replaced)")))

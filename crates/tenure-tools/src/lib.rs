@@ -5,10 +5,10 @@
 
 mod clean;
 mod definition;
+mod files;
 mod input;
 mod run;
 mod shell;
-mod files;
 mod wait;
 
 pub use clean::clean;

@@ -76,7 +76,9 @@ async fn dispatch(name: &str, fields: &Fields, sandboxes: &dyn SandboxProvider) 
         "edit" => files::edit(fields, sandboxes).await,
         "glob" => files::glob(fields, sandboxes).await,
         "grep" => files::grep(fields, sandboxes).await,
-        other => Err(format!("There is no tool named {other} in the sandbox; it has bash, read, write, edit, glob, grep.")),
+        other => {
+            Err(format!("There is no tool named {other} in the sandbox; it has bash, read, write, edit, glob, grep."))
+        }
     }
 }
 

@@ -42,7 +42,10 @@ fn report(outcome: &Outcome, limit: Duration) -> ToolResult {
     if !outcome.tail.is_empty() {
         let shown = (outcome.head.len() + outcome.tail.len()) as u64;
         let left_out = outcome.total_bytes.saturating_sub(shown);
-        text.push_str(&format!("\n[… {left_out} of {} bytes left out; the full output is kept …]\n", outcome.total_bytes));
+        text.push_str(&format!(
+            "\n[… {left_out} of {} bytes left out; the full output is kept …]\n",
+            outcome.total_bytes
+        ));
         text.push_str(&clean(&outcome.tail));
     }
     let mut notes: Vec<String> = Vec::new();
@@ -50,8 +53,13 @@ fn report(outcome: &Outcome, limit: Duration) -> ToolResult {
         Status::Exited(0) => {}
         Status::Exited(code) => notes.push(format!("exit code {code}")),
         Status::Signalled(signal) => notes.push(format!("ended by signal {signal}")),
-        Status::TimedOut => notes.push(format!("timeout: it ran longer than {} ms and was ended with everything it started", limit.as_millis())),
-        Status::KilledByMemory => notes.push("out of memory: a process was killed at the memory limit of the sandbox".to_owned()),
+        Status::TimedOut => notes.push(format!(
+            "timeout: it ran longer than {} ms and was ended with everything it started",
+            limit.as_millis()
+        )),
+        Status::KilledByMemory => {
+            notes.push("out of memory: a process was killed at the memory limit of the sandbox".to_owned())
+        }
         Status::KilledByDisk => notes.push("out of disk: it was killed at the disk limit of the sandbox".to_owned()),
         Status::Lost => notes.push("the sandbox ended while this ran; what it did is unknown".to_owned()),
     }
@@ -59,7 +67,8 @@ fn report(outcome: &Outcome, limit: Duration) -> ToolResult {
     notes.extend(outcome.notes.iter().cloned());
     if !outcome.still_running.is_empty() {
         let listed = outcome.still_running.iter().take(SHOWN_PROCESSES);
-        let listed: Vec<String> = listed.map(|process| format!("{} {}", process.pid, clean(process.command.as_bytes()))).collect();
+        let listed: Vec<String> =
+            listed.map(|process| format!("{} {}", process.pid, clean(process.command.as_bytes()))).collect();
         let more = outcome.still_running.len().saturating_sub(SHOWN_PROCESSES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!("still running: {}{more}", listed.join("; ")));

@@ -92,8 +92,21 @@ pub async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Result<()>
             println!("{line}");
         } else {
             let number = |name: &str| line[name].as_f64().map(|value| format!("{value:.2}")).unwrap_or_default();
-            let compared = if line["ratio"].is_null() { String::new() } else { format!("  baseline {}  ratio {}", number("baseline"), number("ratio")) };
-            println!("{:10} {:44} {:>10} {}  (min {}, max {}, n {}){compared}", figure.bench, figure.figure, number("median"), figure.unit, number("min"), number("max"), line["n"]);
+            let compared = if line["ratio"].is_null() {
+                String::new()
+            } else {
+                format!("  baseline {}  ratio {}", number("baseline"), number("ratio"))
+            };
+            println!(
+                "{:10} {:44} {:>10} {}  (min {}, max {}, n {}){compared}",
+                figure.bench,
+                figure.figure,
+                number("median"),
+                figure.unit,
+                number("min"),
+                number("max"),
+                line["n"]
+            );
         }
     }
     Ok(())

@@ -15,7 +15,9 @@ use std::process::ExitCode;
 /// Runs AI agents whose work survives crashes, deploys and long waits.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, disable_version_flag = true, disable_help_subcommand = true, max_term_width = 100)]
-#[command(after_help = "Any id can be a unique tail of it. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 auth, 5 conflict,\n6 session failed, 7 session cancelled, 8 timed out, 9 server unreachable.\nFirst steps: tenure demo, tenure dev, tenure run \"…\"")]
+#[command(
+    after_help = "Any id can be a unique tail of it. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 auth, 5 conflict,\n6 session failed, 7 session cancelled, 8 timed out, 9 server unreachable.\nFirst steps: tenure demo, tenure dev, tenure run \"…\""
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -191,7 +193,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn explain(error: &clap::Error) -> Failure {
-    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(wrong))) = (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(wrong))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
         let cli = Cli::command();
         let names = cli.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
         let failure = Failure::new(Exit::Usage, format!("unknown command {wrong:?}")).code("command_unknown");
@@ -204,7 +208,8 @@ fn explain(error: &clap::Error) -> Failure {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let what = lines.next().unwrap_or("the arguments are wrong").trim_start_matches("error: ").to_owned();
     let is_rest = |line: &&str| !line.starts_with("For more information");
-    let failure = lines.filter(is_rest).fold(Failure::new(Exit::Usage, what), |failure, line| failure.why(line.to_owned()));
+    let failure =
+        lines.filter(is_rest).fold(Failure::new(Exit::Usage, what), |failure, line| failure.why(line.to_owned()));
     failure.fix("tenure --help, or tenure COMMAND --help").code("usage")
 }
 

@@ -163,7 +163,8 @@ fn keys(config: &Config) -> Result<Keys> {
 
 /// What must never be stored or shown: keys of providers and of this installation.
 fn secrets(config: &Config) -> Result<Vec<String>> {
-    let mut secrets = vec![secret_file(&config.api_key_file(), "tk")?, secret_file(&config.data.join(NODE_KEY), "node")?];
+    let mut secrets =
+        vec![secret_file(&config.api_key_file(), "tk")?, secret_file(&config.data.join(NODE_KEY), "node")?];
     for provider in config.providers.values() {
         secrets.extend(provider.api_key_env.as_ref().and_then(|name| std::env::var(name).ok()));
         let file = provider.api_key_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
@@ -178,7 +179,9 @@ fn installation_key(config: &Config) -> Result<[u8; 32]> {
     let digits = text.trim_start_matches("inst_");
     let mut key = [0; 32];
     for (place, byte) in key.iter_mut().enumerate() {
-        let pair = digits.get(place * 2..place * 2 + 2).context("the installation key is damaged; restore it from a backup")?;
+        let pair = digits
+            .get(place * 2..place * 2 + 2)
+            .context("the installation key is damaged; restore it from a backup")?;
         *byte = u8::from_str_radix(pair, 16).context("the installation key is damaged; restore it from a backup")?;
     }
     Ok(key)

@@ -68,13 +68,17 @@ pub(crate) async fn session(client: &Client, tail: &str) -> Result<Value, Failur
         return Err(Failure::new(Exit::Usage, "the id of the session is empty").fix("tenure ps"));
     }
     if tail.starts_with("sesn_") {
-        return Ok(progress::watch("asking the server", client.get(&["v1", "sessions", tail], &[])).await.map_err(missing)?);
+        return Ok(progress::watch("asking the server", client.get(&["v1", "sessions", tail], &[]))
+            .await
+            .map_err(missing)?);
     }
     let listed = progress::watch("asking the server", client.list(&["v1", "sessions"], &[("tail", tail)], 20)).await?;
     let mut matching: Vec<Value> = listed.data.into_iter().filter(|session| id_of(session).ends_with(tail)).collect();
     match matching.len() {
         1 => Ok(matching.remove(0)),
-        0 => Err(Failure::new(Exit::NotFound, format!("no session whose id ends with {tail:?}")).fix("tenure ps").code("session_not_found")),
+        0 => Err(Failure::new(Exit::NotFound, format!("no session whose id ends with {tail:?}"))
+            .fix("tenure ps")
+            .code("session_not_found")),
         many => {
             let ids = matching.iter().take(5).map(|session| {
                 format!("{}  {}", id_of(session), session.get("title").and_then(Value::as_str).unwrap_or(""))

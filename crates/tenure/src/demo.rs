@@ -41,7 +41,14 @@ pub struct Options {
 /// When the server does not take it.
 pub async fn ci_job(url: &str) -> Result<()> {
     let body = r#"{"status":"green","commit":"4f2a"}"#;
-    let reply = reqwest::Client::builder().no_proxy().build()?.post(url).header("content-type", "application/json").body(body).send().await?;
+    let reply = reqwest::Client::builder()
+        .no_proxy()
+        .build()?
+        .post(url)
+        .header("content-type", "application/json")
+        .body(body)
+        .send()
+        .await?;
     if !reply.status().is_success() {
         bail!("the callback was refused with status {}", reply.status());
     }
@@ -70,7 +77,8 @@ pub async fn run(options: &Options) -> Result<bool> {
 
 async fn on_own_house(options: &Options, proof: &mut Proof) -> Result<()> {
     let driver = house::strongest_driver(proof).await;
-    let mut house = House::build(options.data.clone(), proof).await.context("start the server and the worker of the demo")?;
+    let mut house =
+        House::build(options.data.clone(), proof).await.context("start the server and the worker of the demo")?;
     let client = house.client()?;
 
     proof.say("Undisturbed run, to compare with:");
@@ -83,7 +91,10 @@ async fn on_own_house(options: &Options, proof: &mut Proof) -> Result<()> {
     let payment = actors::payer(&client, driver, &mut house, proof).await.context("the payment")?;
 
     proof.timeline(&client, &killed).await?;
-    proof.check("no committed event was lost: seq has no gap and no repeat", killed.is_gap_free() && payment.is_gap_free());
+    proof.check(
+        "no committed event was lost: seq has no gap and no repeat",
+        killed.is_gap_free() && payment.is_gap_free(),
+    );
     proof.check("what was seen before each kill is still there, unchanged", killed.keeps_what_was_seen());
     proof.check("every call has exactly one result, no finished step ran twice", killed.has_one_result_per_call());
     proof.check("the conversation equals the undisturbed one", killed.conversation() == undisturbed.conversation());

@@ -102,7 +102,8 @@ impl Failure {
             text.push_str(&format!("\n  fix:   {}", inert::line(fix)));
         }
         let last = [("code", &self.code), ("docs", &self.docs), ("request", &self.request_id)];
-        let last: Vec<String> = last.iter().filter_map(|(name, value)| Some(format!("{name}: {}", inert::line(value.as_ref()?)))).collect();
+        let last: Vec<String> =
+            last.iter().filter_map(|(name, value)| Some(format!("{name}: {}", inert::line(value.as_ref()?)))).collect();
         if !last.is_empty() {
             text.push_str(&format!("\n  {}", last.join("   ")));
         }

@@ -35,9 +35,12 @@ pub(crate) fn summary(event: &Value) -> String {
         "session.status_terminated" => brief(&event.get("end").map(compact).unwrap_or_default()),
         "session.error" => brief(event.pointer("/error/message").and_then(Value::as_str).unwrap_or("")),
         "session.wait_started" => brief(&wait(event.get("wait").unwrap_or(&Value::Null))),
-        "span.model_request_start" => brief(&format!("{}, attempt {}", text(event, "model"), compact(&event["attempt"]))),
+        "span.model_request_start" => {
+            brief(&format!("{}, attempt {}", text(event, "model"), compact(&event["attempt"])))
+        }
         "span.model_request_end" => {
-            let failed = if event.get("is_error").and_then(Value::as_bool) == Some(true) { "error, dropped" } else { "" };
+            let failed =
+                if event.get("is_error").and_then(Value::as_bool) == Some(true) { "error, dropped" } else { "" };
             let usage = event.get("model_usage").cloned().unwrap_or(Value::Null);
             let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
             brief(&format!("{failed} {} tokens in, {} out", tokens("input_tokens"), tokens("output_tokens")))
@@ -48,7 +51,11 @@ pub(crate) fn summary(event: &Value) -> String {
                 return brief(&content);
             }
             let own = ["id", "type", "seq", "step", "processed_at"];
-            let rest = event.as_object().into_iter().flatten().filter(|(name, value)| !own.contains(&name.as_str()) && !value.is_null());
+            let rest = event
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(name, value)| !own.contains(&name.as_str()) && !value.is_null());
             let rest: Vec<String> = rest.map(|(name, value)| format!("{name} {}", compact(value))).collect();
             brief(&rest.join(", "))
         }
@@ -58,12 +65,15 @@ pub(crate) fn summary(event: &Value) -> String {
 /// The text of an event's content blocks.
 pub(crate) fn content(event: &Value) -> String {
     let blocks = event.get("content").and_then(Value::as_array).into_iter().flatten();
-    let texts: Vec<&str> = blocks.map(|block| if text(block, "type") == "text" { text(block, "text") } else { text(block, "type") }).collect();
+    let texts: Vec<&str> = blocks
+        .map(|block| if text(block, "type") == "text" { text(block, "text") } else { text(block, "type") })
+        .collect();
     if texts.is_empty() { text(event, "text").to_owned() } else { texts.join("\n") }
 }
 
 fn wait(wait: &Value) -> String {
-    let until = time::parse(text(wait, "until")).map(|until| format!(" until {}", time::clock(until))).unwrap_or_default();
+    let until =
+        time::parse(text(wait, "until")).map(|until| format!(" until {}", time::clock(until))).unwrap_or_default();
     let class = text(wait, "class");
     format!("{}{}{class}{until}", text(wait, "kind"), if class.is_empty() { "" } else { ": " })
 }

@@ -5,7 +5,8 @@ const LIKENESS: f64 = 0.7;
 
 /// The known name that is nearest to a wrong one.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |name: &str| strsim::jaro_winkler(wrong, name).max(strsim::normalized_damerau_levenshtein(wrong, name));
+    let likeness =
+        |name: &str| strsim::jaro_winkler(wrong, name).max(strsim::normalized_damerau_levenshtein(wrong, name));
     known
         .map(|name| (likeness(name), name))
         .filter(|(likeness, _)| *likeness >= LIKENESS)

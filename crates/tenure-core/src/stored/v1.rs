@@ -35,22 +35,16 @@ struct VersionOnly {
 }
 
 fn write<T: Serialize>(record: T) -> String {
-    serde_json::to_string(&Versioned { v: VERSION, record })
-        .expect("stored forms have string keys and finite numbers")
+    serde_json::to_string(&Versioned { v: VERSION, record }).expect("stored forms have string keys and finite numbers")
 }
 
 fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Corrupt> {
     let corrupt = |reason: String| Corrupt { what, reason };
-    let version: VersionOnly =
-        serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?;
+    let version: VersionOnly = serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?;
     if version.v != VERSION {
-        return Err(corrupt(alloc::format!(
-            "it has version {}, this release reads version {VERSION}",
-            version.v
-        )));
+        return Err(corrupt(alloc::format!("it has version {}, this release reads version {VERSION}", version.v)));
     }
-    let versioned: Versioned<T> =
-        serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?;
+    let versioned: Versioned<T> = serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?;
     Ok(versioned.record)
 }
 
@@ -69,26 +63,9 @@ pub fn encode_event(event: &Event) -> String {
 ///
 /// # Errors
 /// When the text is damaged or newer.
-pub fn decode_event(
-    id: EventId,
-    seq: u64,
-    at: Timestamp,
-    step: u64,
-    text: &str,
-) -> Result<Event, Corrupt> {
-    let body = read::<event::BodyForm>("event", text)?
-        .to()
-        .map_err(|reason| Corrupt {
-            what: "event",
-            reason,
-        })?;
-    Ok(Event {
-        id,
-        seq,
-        at,
-        step,
-        body,
-    })
+pub fn decode_event(id: EventId, seq: u64, at: Timestamp, step: u64, text: &str) -> Result<Event, Corrupt> {
+    let body = read::<event::BodyForm>("event", text)?.to().map_err(|reason| Corrupt { what: "event", reason })?;
+    Ok(Event { id, seq, at, step, body })
 }
 
 /// Writes an input's body; id and time are columns of their own.
@@ -101,12 +78,7 @@ pub fn encode_input(input: &Input) -> String {
 /// # Errors
 /// When the text is damaged or newer.
 pub fn decode_input(id: EventId, at: Timestamp, text: &str) -> Result<Input, Corrupt> {
-    let body = read::<event::InputForm>("input", text)?
-        .to()
-        .map_err(|reason| Corrupt {
-            what: "input",
-            reason,
-        })?;
+    let body = read::<event::InputForm>("input", text)?.to().map_err(|reason| Corrupt { what: "input", reason })?;
     Ok(Input { id, at, body })
 }
 
@@ -120,12 +92,7 @@ pub fn encode_session(session: &Session) -> String {
 /// # Errors
 /// When the text is damaged or newer.
 pub fn decode_session(text: &str) -> Result<Session, Corrupt> {
-    read::<session::SessionForm>("session", text)?
-        .to()
-        .map_err(|reason| Corrupt {
-            what: "session",
-            reason,
-        })
+    read::<session::SessionForm>("session", text)?.to().map_err(|reason| Corrupt { what: "session", reason })
 }
 
 /// Writes an agent.
@@ -138,12 +105,7 @@ pub fn encode_agent(agent: &Agent) -> String {
 /// # Errors
 /// When the text is damaged or newer.
 pub fn decode_agent(text: &str) -> Result<Agent, Corrupt> {
-    read::<agent::AgentForm>("agent", text)?
-        .to()
-        .map_err(|reason| Corrupt {
-            what: "agent",
-            reason,
-        })
+    read::<agent::AgentForm>("agent", text)?.to().map_err(|reason| Corrupt { what: "agent", reason })
 }
 
 /// Writes an environment.
@@ -156,10 +118,5 @@ pub fn encode_environment(environment: &Environment) -> String {
 /// # Errors
 /// When the text is damaged or newer.
 pub fn decode_environment(text: &str) -> Result<Environment, Corrupt> {
-    read::<agent::EnvironmentForm>("environment", text)?
-        .to()
-        .map_err(|reason| Corrupt {
-            what: "environment",
-            reason,
-        })
+    read::<agent::EnvironmentForm>("environment", text)?.to().map_err(|reason| Corrupt { what: "environment", reason })
 }

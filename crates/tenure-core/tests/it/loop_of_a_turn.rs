@@ -14,8 +14,18 @@ fn a_turn_has_the_order_that_clients_rely_on() {
     assert_eq!(
         run.news(),
         [
-            "user.message", "running", "span start", "agent.message", "span end", "agent.tool_use", "tool_started",
-            "agent.tool_result", "span start", "agent.message", "span end", "idle end_turn",
+            "user.message",
+            "running",
+            "span start",
+            "agent.message",
+            "span end",
+            "agent.tool_use",
+            "tool_started",
+            "agent.tool_result",
+            "span start",
+            "agent.message",
+            "span end",
+            "idle end_turn",
         ]
     );
     assert_eq!(run.settle(), Action::Park);
@@ -47,7 +57,10 @@ fn o_025_a_cancelled_turn_gives_every_open_call_a_result() {
     assert_eq!(run.session.calls, []);
     let messages = transcript(&run.log);
     let Message::User(parts) = messages.last().unwrap() else { panic!("{messages:?}") };
-    assert!(matches!(parts[..], [UserPart::Result { is_error: true, .. }, UserPart::Result { is_error: true, .. }, UserPart::Block(_)]));
+    assert!(matches!(
+        parts[..],
+        [UserPart::Result { is_error: true, .. }, UserPart::Result { is_error: true, .. }, UserPart::Block(_)]
+    ));
 }
 
 #[test]
@@ -125,7 +138,10 @@ fn a_denied_call_gets_a_result_and_never_runs() {
     run.answer(AnswerStop::ToolUse, vec![tool("push", "{}")]);
     run.settle();
     let push = run.open("push");
-    run.input(InputBody::Confirmation { tool_use_id: push, decision: Decision::Deny { message: Some("not today".into()) } });
+    run.input(InputBody::Confirmation {
+        tool_use_id: push,
+        decision: Decision::Deny { message: Some("not today".into()) },
+    });
     assert!(matches!(run.settle(), Action::CallModel { .. }));
     let denied = |event: &Event| matches!(&event.body, Body::AgentToolResult { outcome: Outcome::Denied, content, .. } if *content == [Block::Text("not today".into())]);
     assert!(run.log.iter().any(denied));
@@ -309,7 +325,11 @@ fn a_message_wakes_a_sleeping_agent() {
 fn o_051_a_callback_answers_a_waiting_call_once() {
     let mut run = Driven::new();
     let id = CallbackId::from_bits(7);
-    run.record(vec![Draft::new(Body::CallbackCreated { callback: id, label: "ci".into(), expires_at: Timestamp(i64::MAX) })]);
+    run.record(vec![Draft::new(Body::CallbackCreated {
+        callback: id,
+        label: "ci".into(),
+        expires_at: Timestamp(i64::MAX),
+    })]);
     run.say("wait");
     run.answer(AnswerStop::ToolUse, vec![tool("wait_for_callback", "{}")]);
     let Action::RunCalls(ids) = run.settle() else { panic!() };
@@ -365,7 +385,8 @@ fn z_54_a_full_inbox_refuses_messages_and_keeps_room_for_answers() {
     run.answer(AnswerStop::ToolUse, vec![tool("push", "{}")]);
     run.settle();
     let message = InputBody::Message { content: vec![] };
-    let queued: Vec<Input> = (0..MAX_INBOX).map(|_| Input { id: run.id(), at: run.now, body: message.clone() }).collect();
+    let queued: Vec<Input> =
+        (0..MAX_INBOX).map(|_| Input { id: run.id(), at: run.now, body: message.clone() }).collect();
     assert_eq!(accept(&run.session, &queued, &message, run.now), Err(Refused::Full));
     let answer = InputBody::Confirmation { tool_use_id: run.open("push"), decision: Decision::Allow };
     assert_eq!(accept(&run.session, &queued, &answer, run.now), Ok(Accepted::Append));
@@ -379,7 +400,8 @@ fn o_053_the_first_answer_wins() {
     run.answer(AnswerStop::ToolUse, vec![tool("push", "{}")]);
     run.settle();
     let tool_use_id = run.open("push");
-    let first = Input { id: run.id(), at: run.now, body: InputBody::Confirmation { tool_use_id, decision: Decision::Allow } };
+    let first =
+        Input { id: run.id(), at: run.now, body: InputBody::Confirmation { tool_use_id, decision: Decision::Allow } };
     let second = InputBody::Confirmation { tool_use_id, decision: Decision::Deny { message: None } };
     assert_eq!(accept(&run.session, std::slice::from_ref(&first), &second, run.now), Ok(Accepted::Repeats(first.id)));
     run.input(first.body);
@@ -400,7 +422,8 @@ fn an_event_that_cannot_follow_leaves_the_session_unchanged() {
         assert!(apply(&mut run.session, &event).is_err());
         assert_eq!(run.session, before);
     }
-    let gap = Event { id: EventId::from_bits(1), seq: before.last_seq + 2, at: run.now, step: 0, body: Body::StatusRunning };
+    let gap =
+        Event { id: EventId::from_bits(1), seq: before.last_seq + 2, at: run.now, step: 0, body: Body::StatusRunning };
     assert!(apply(&mut run.session, &gap).is_err());
 }
 

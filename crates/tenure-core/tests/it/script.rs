@@ -23,17 +23,34 @@ pub(crate) fn text(text: &str) -> BlockKind {
 }
 
 pub(crate) fn tool(name: &str, input: &str) -> BlockKind {
-    BlockKind::ToolUse { provider_id: "p".into(), name: name.into(), input: Json::parse(input).map_err(|error| error.to_string()) }
+    BlockKind::ToolUse {
+        provider_id: "p".into(),
+        name: name.into(),
+        input: Json::parse(input).map_err(|error| error.to_string()),
+    }
 }
 
 pub(crate) fn failure(class: Class) -> Failure {
-    Failure { class, status: Some(529), kind: "overloaded_error".into(), message: "Overloaded".into(), retry_after: None, request_id: None }
+    Failure {
+        class,
+        status: Some(529),
+        kind: "overloaded_error".into(),
+        message: "Overloaded".into(),
+        retry_after: None,
+        request_id: None,
+    }
 }
 
 impl Driven {
     pub(crate) fn new() -> Self {
         let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
-        let session = Session::new(SessionId::from_bits(1), TenantId::default_tenant(), agent, EnvironmentId::from_bits(1), Timestamp(0));
+        let session = Session::new(
+            SessionId::from_bits(1),
+            TenantId::default_tenant(),
+            agent,
+            EnvironmentId::from_bits(1),
+            Timestamp(0),
+        );
         let tools = vec![
             ("bash", facts(Effect::Once, Permission::Allow)),
             ("read", facts(Effect::Pure, Permission::Allow)),
@@ -41,9 +58,20 @@ impl Driven {
             ("form", ToolFacts { kind: CallKind::Custom, effect: Effect::Once, permission: Permission::Allow }),
             ("ask_user", ToolFacts { kind: CallKind::AskUser, effect: Effect::Once, permission: Permission::Allow }),
             ("sleep", ToolFacts { kind: CallKind::Sleep, effect: Effect::Pure, permission: Permission::Allow }),
-            ("wait_for_callback", ToolFacts { kind: CallKind::WaitForCallback, effect: Effect::Pure, permission: Permission::Allow }),
+            (
+                "wait_for_callback",
+                ToolFacts { kind: CallKind::WaitForCallback, effect: Effect::Pure, permission: Permission::Allow },
+            ),
         ];
-        Self { session, log: Vec::new(), now: Timestamp(1_000), policies: Policies::default(), tools, next_id: 100, taken: 0 }
+        Self {
+            session,
+            log: Vec::new(),
+            now: Timestamp(1_000),
+            policies: Policies::default(),
+            tools,
+            next_id: 100,
+            taken: 0,
+        }
     }
 
     pub(crate) fn id(&mut self) -> EventId {
@@ -83,15 +111,19 @@ impl Driven {
 
     /// Begins the model call that is due.
     pub(crate) fn begin(&mut self) {
-        let Action::CallModel { step, attempt } = self.settle() else { panic!("no model call is due: {:?}", self.session) };
+        let Action::CallModel { step, attempt } = self.settle() else {
+            panic!("no model call is due: {:?}", self.session)
+        };
         self.record(vec![Draft::of_step(step, Body::SpanStart { model: "script/x".into(), attempt })]);
     }
 
     pub(crate) fn answer(&mut self, stop: AnswerStop, blocks: Vec<BlockKind>) {
         self.begin();
-        let blocks = blocks.into_iter().map(|kind| AnswerBlock { id: Some(self.id()), kind, raw: Vec::new() }).collect();
+        let blocks =
+            blocks.into_iter().map(|kind| AnswerBlock { id: Some(self.id()), kind, raw: Vec::new() }).collect();
         let usage = Usage { input: 10, output: 5, ..Usage::default() };
-        let answer = Answer { dialect: "script".into(), model: "script/x".into(), blocks, stop, usage, request_id: None };
+        let answer =
+            Answer { dialect: "script".into(), model: "script/x".into(), blocks, stop, usage, request_id: None };
         let tools = self.tools.clone();
         let find = |name: &str| tools.iter().find(|(known, _)| *known == name).map(|(_, facts)| *facts);
         let drafts = answered(&self.session, answer, None, &find, "bash, read");

@@ -16,13 +16,7 @@ fn id(bits: u128) -> EventId {
 }
 
 fn event(body: Body) -> Event {
-    Event {
-        id: id(5),
-        seq: 9,
-        at: Timestamp(11),
-        step: 3,
-        body,
-    }
+    Event { id: id(5), seq: 9, at: Timestamp(11), step: 3, body }
 }
 
 fn text(text: &str) -> Vec<Block> {
@@ -45,115 +39,45 @@ fn waits() -> Vec<Wait> {
     let kinds = [
         WaitKind::Timer,
         WaitKind::Action,
-        WaitKind::Callback {
-            callback: CallbackId::from_bits(4),
-        },
-        WaitKind::Backoff {
-            class: Class::RateLimit,
-            attempt: 3,
-        },
-        WaitKind::Condition {
-            class: Class::Quota,
-            model: "a/m".into(),
-        },
-        WaitKind::Upstream {
-            class: Class::Overflow,
-        },
+        WaitKind::Callback { callback: CallbackId::from_bits(4) },
+        WaitKind::Backoff { class: Class::RateLimit, attempt: 3 },
+        WaitKind::Condition { class: Class::Quota, model: "a/m".into() },
+        WaitKind::Upstream { class: Class::Overflow },
         WaitKind::Budget { which: Which::Cost },
         WaitKind::Stuck,
     ];
-    let wait = |kind| Wait {
-        kind,
-        since: Timestamp(1),
-        until: Some(Timestamp(2)),
-        calls: vec![id(7)],
-    };
+    let wait = |kind| Wait { kind, since: Timestamp(1), until: Some(Timestamp(2)), calls: vec![id(7)] };
     kinds
         .into_iter()
         .map(wait)
-        .chain([Wait {
-            kind: WaitKind::Stuck,
-            since: Timestamp(1),
-            until: None,
-            calls: Vec::new(),
-        }])
+        .chain([Wait { kind: WaitKind::Stuck, since: Timestamp(1), until: None, calls: Vec::new() }])
         .collect()
 }
 
 fn stops() -> [Stop; 5] {
-    [
-        Stop::EndTurn,
-        Stop::RequiresAction(vec![id(7)]),
-        Stop::RetriesExhausted,
-        Stop::BudgetReached,
-        Stop::Refusal,
-    ]
+    [Stop::EndTurn, Stop::RequiresAction(vec![id(7)]), Stop::RetriesExhausted, Stop::BudgetReached, Stop::Refusal]
 }
 
 fn ends() -> [End; 3] {
-    [
-        End::Done,
-        End::Failed { reason: "r".into() },
-        End::Cancelled {
-            processes: "killed".into(),
-        },
-    ]
+    [End::Done, End::Failed { reason: "r".into() }, End::Cancelled { processes: "killed".into() }]
 }
 
 /// At least one of each variant.
 fn bodies() -> Vec<Body> {
     let tool_use_id = id(7);
-    let media = Block::Media {
-        kind: MediaKind::Image,
-        json: json(r#"{"type":"image"}"#),
-    };
-    let usage = Usage {
-        input: 1,
-        output: 2,
-        cache_read: 3,
-        cache_write: 4,
-    };
-    let limits = Limits {
-        steps: Some(1),
-        tokens: None,
-        cost_usd_micros: Some(3),
-        wall: Some(4),
-    };
+    let media = Block::Media { kind: MediaKind::Image, json: json(r#"{"type":"image"}"#) };
+    let usage = Usage { input: 1, output: 2, cache_read: 3, cache_write: 4 };
+    let limits = Limits { steps: Some(1), tokens: None, cost_usd_micros: Some(3), wall: Some(4) };
     let mut bodies = vec![
-        Body::UserMessage {
-            content: vec![Block::Text("a\0b \u{1F600}".into()), media],
-        },
+        Body::UserMessage { content: vec![Block::Text("a\0b \u{1F600}".into()), media] },
         Body::UserInterrupt,
-        Body::UserToolConfirmation {
-            tool_use_id,
-            decision: Decision::Allow,
-        },
-        Body::UserToolConfirmation {
-            tool_use_id,
-            decision: Decision::Deny {
-                message: Some("no".into()),
-            },
-        },
-        Body::UserCustomToolResult {
-            tool_use_id,
-            content: text("x"),
-            is_error: true,
-        },
+        Body::UserToolConfirmation { tool_use_id, decision: Decision::Allow },
+        Body::UserToolConfirmation { tool_use_id, decision: Decision::Deny { message: Some("no".into()) } },
+        Body::UserCustomToolResult { tool_use_id, content: text("x"), is_error: true },
         Body::SystemMessage { content: text("x") },
-        Body::AgentMessage {
-            text: "hi".into(),
-            origin: origin(),
-        },
-        Body::AgentThinking {
-            text: "hm".into(),
-            origin: Origin::default(),
-        },
-        Body::AgentCustomToolUse {
-            name: "form".into(),
-            input: json("{}"),
-            kind: CallKind::Custom,
-            origin: origin(),
-        },
+        Body::AgentMessage { text: "hi".into(), origin: origin() },
+        Body::AgentThinking { text: "hm".into(), origin: Origin::default() },
+        Body::AgentCustomToolUse { name: "form".into(), input: json("{}"), kind: CallKind::Custom, origin: origin() },
         Body::ToolStarted { tool_use_id },
         Body::StatusRunning,
         Body::StatusRescheduled,
@@ -163,66 +87,26 @@ fn bodies() -> Vec<Body> {
             retrying: true,
             request_id: Some("req".into()),
         },
-        Body::SpanStart {
-            model: "a/m".into(),
-            attempt: 2,
-        },
-        Body::SpanEnd {
-            span: id(8),
-            model: "a/m".into(),
-            is_error: false,
-            usage,
-            cost_usd_micros: Some(12),
-        },
-        Body::CallbackCreated {
-            callback: CallbackId::from_bits(4),
-            label: "ci".into(),
-            expires_at: Timestamp(99),
-        },
-        Body::CallbackReceived {
-            callback: CallbackId::from_bits(4),
-            body: "{}".into(),
-        },
+        Body::SpanStart { model: "a/m".into(), attempt: 2 },
+        Body::SpanEnd { span: id(8), model: "a/m".into(), is_error: false, usage, cost_usd_micros: Some(12) },
+        Body::CallbackCreated { callback: CallbackId::from_bits(4), label: "ci".into(), expires_at: Timestamp(99) },
+        Body::CallbackReceived { callback: CallbackId::from_bits(4), body: "{}".into() },
         Body::BudgetUpdated { limits },
-        Body::Updated {
-            update: Update::Paused,
-        },
-        Body::Updated {
-            update: Update::Resumed,
-        },
-        Body::Updated {
-            update: Update::Title("t".into()),
-        },
-        Body::EnvironmentStarted {
-            driver: "namespace".into(),
-            missing: vec!["cgroup".into()],
-        },
-        Body::EnvironmentReset {
-            reason: "lost".into(),
-        },
+        Body::Updated { update: Update::Paused },
+        Body::Updated { update: Update::Resumed },
+        Body::Updated { update: Update::Title("t".into()) },
+        Body::EnvironmentStarted { driver: "namespace".into(), missing: vec!["cgroup".into()] },
+        Body::EnvironmentReset { reason: "lost".into() },
     ];
-    for outcome in [
-        Outcome::Done,
-        Outcome::Failed,
-        Outcome::Unknown,
-        Outcome::Denied,
-        Outcome::NotRun,
-        Outcome::Interrupted,
-    ] {
-        bodies.push(Body::AgentToolResult {
-            tool_use_id,
-            content: text("x"),
-            outcome,
-        });
+    for outcome in
+        [Outcome::Done, Outcome::Failed, Outcome::Unknown, Outcome::Denied, Outcome::NotRun, Outcome::Interrupted]
+    {
+        bodies.push(Body::AgentToolResult { tool_use_id, content: text("x"), outcome });
     }
     let tools = [
         (CallKind::Sandbox, Effect::Pure, Permission::Allow),
         (CallKind::Sleep, Effect::Idempotent, Permission::Ask),
-        (
-            CallKind::CreateCallback,
-            Effect::FilesOnly,
-            Permission::Deny,
-        ),
+        (CallKind::CreateCallback, Effect::FilesOnly, Permission::Deny),
         (CallKind::WaitForCallback, Effect::Once, Permission::Allow),
         (CallKind::AskUser, Effect::Once, Permission::Allow),
     ];
@@ -254,19 +138,9 @@ fn inputs() -> Vec<Input> {
         InputBody::Message { content: text("x") },
         InputBody::System { content: text("x") },
         InputBody::Interrupt,
-        InputBody::Confirmation {
-            tool_use_id,
-            decision: Decision::Deny { message: None },
-        },
-        InputBody::CustomResult {
-            tool_use_id,
-            content: text("x"),
-            is_error: false,
-        },
-        InputBody::Callback {
-            callback: CallbackId::from_bits(4),
-            body: "b".into(),
-        },
+        InputBody::Confirmation { tool_use_id, decision: Decision::Deny { message: None } },
+        InputBody::CustomResult { tool_use_id, content: text("x"), is_error: false },
+        InputBody::Callback { callback: CallbackId::from_bits(4), body: "b".into() },
         InputBody::Pause,
         InputBody::Resume,
         InputBody::Cancel,
@@ -274,40 +148,20 @@ fn inputs() -> Vec<Input> {
         InputBody::Limits(Limits::NONE),
         InputBody::Title("t".into()),
     ];
-    bodies
-        .into_iter()
-        .map(|body| Input {
-            id: id(5),
-            at: Timestamp(11),
-            body,
-        })
-        .collect()
+    bodies.into_iter().map(|body| Input { id: id(5), at: Timestamp(11), body }).collect()
 }
 
 fn sessions() -> Vec<Session> {
-    let agent = AgentRef {
-        id: AgentId::from_bits(2),
-        version: 3,
-    };
-    let fresh = Session::new(
-        SessionId::from_bits(1),
-        TenantId("t".into()),
-        agent,
-        EnvironmentId::from_bits(4),
-        Timestamp(5),
-    );
+    let agent = AgentRef { id: AgentId::from_bits(2), version: 3 };
+    let fresh =
+        Session::new(SessionId::from_bits(1), TenantId("t".into()), agent, EnvironmentId::from_bits(4), Timestamp(5));
     let callback = Some(CallbackId::from_bits(4));
     let states = [
         CallState::Ready,
         CallState::NeedsAnswer { deadline: None },
-        CallState::NeedsAnswer {
-            deadline: Some(Timestamp(3)),
-        },
+        CallState::NeedsAnswer { deadline: Some(Timestamp(3)) },
         CallState::Started,
-        CallState::Waiting {
-            until: Some(Timestamp(3)),
-            callback,
-        },
+        CallState::Waiting { until: Some(Timestamp(3)), callback },
     ];
     let call = |state| Call {
         id: id(7),
@@ -331,42 +185,18 @@ fn sessions() -> Vec<Session> {
         budget: Budget {
             limits: Limits::NONE,
             steps: 4,
-            usage: Usage {
-                input: 9,
-                ..Usage::default()
-            },
+            usage: Usage { input: 9, ..Usage::default() },
             cost_usd_micros: 7,
             has_unpriced: true,
         },
-        retry: Retry {
-            failures: 2,
-            empty: 1,
-        },
-        repeats: Repeats {
-            digest: u64::MAX,
-            calls: 2,
-            failures: 1,
-        },
-        callbacks: vec![Callback {
-            id: CallbackId::from_bits(4),
-            expires_at: Timestamp(8),
-            received_seq: Some(6),
-        }],
+        retry: Retry { failures: 2, empty: 1 },
+        repeats: Repeats { digest: u64::MAX, calls: 2, failures: 1 },
+        callbacks: vec![Callback { id: CallbackId::from_bits(4), expires_at: Timestamp(8), received_seq: Some(6) }],
         ..fresh.clone()
     };
     let mut sessions = vec![fresh.clone(), busy];
-    let positions = [
-        Position::Model,
-        Position::Calling {
-            span: id(8),
-            attempt: 2,
-        },
-    ];
-    sessions.extend(positions.map(|position| Session {
-        position,
-        status: Status::Rescheduling,
-        ..fresh.clone()
-    }));
+    let positions = [Position::Model, Position::Calling { span: id(8), attempt: 2 }];
+    sessions.extend(positions.map(|position| Session { position, status: Status::Rescheduling, ..fresh.clone() }));
     sessions.extend(ends().map(|end| Session {
         position: Position::Ended(end),
         status: Status::Terminated,
@@ -376,11 +206,7 @@ fn sessions() -> Vec<Session> {
 }
 
 fn agents() -> Vec<Agent> {
-    let config = ToolConfig {
-        enabled: false,
-        permission: Permission::Ask,
-        effect: Some(Effect::Idempotent),
-    };
+    let config = ToolConfig { enabled: false, permission: Permission::Ask, effect: Some(Effect::Idempotent) };
     let configs = BTreeMap::from([("bash".to_owned(), config)]);
     let plain = Agent {
         id: AgentId::from_bits(2),
@@ -405,14 +231,8 @@ fn agents() -> Vec<Agent> {
         fallback_models: vec!["b/m".into()],
         system: Some("s".into()),
         tools: vec![
-            Tool::Sandbox {
-                default: ToolConfig::default(),
-                configs: configs.clone(),
-            },
-            Tool::Waits {
-                default: config,
-                configs,
-            },
+            Tool::Sandbox { default: ToolConfig::default(), configs: configs.clone() },
+            Tool::Waits { default: config, configs },
             Tool::Custom(CustomTool {
                 name: "form".into(),
                 description: "d".into(),
@@ -446,12 +266,7 @@ fn environments() -> Vec<Environment> {
         updated_at: Timestamp(2),
         archived_at: None,
     };
-    let limits = SandboxLimits {
-        memory_bytes: Some(1),
-        processes: Some(2),
-        cpu_millis: Some(3),
-        disk_bytes: Some(4),
-    };
+    let limits = SandboxLimits { memory_bytes: Some(1), processes: Some(2), cpu_millis: Some(3), disk_bytes: Some(4) };
     let full = Environment {
         driver: DriverName::Process,
         network: Network::Host,
@@ -459,39 +274,18 @@ fn environments() -> Vec<Environment> {
         archived_at: Some(Timestamp(3)),
         ..plain.clone()
     };
-    vec![
-        plain.clone(),
-        full,
-        Environment {
-            driver: DriverName::Landlock,
-            ..plain
-        },
-    ]
+    vec![plain.clone(), full, Environment { driver: DriverName::Landlock, ..plain }]
 }
 
 /// Every sample as a line of the fixture.
 fn lines() -> Vec<String> {
-    let events = bodies()
-        .into_iter()
-        .map(|body| format!("event\t{}", encode_event(&event(body))));
-    let inputs = inputs()
-        .into_iter()
-        .map(|input| format!("input\t{}", encode_input(&input)));
-    let sessions = sessions()
-        .into_iter()
-        .map(|session| format!("session\t{}", encode_session(&session)));
-    let agents = agents()
-        .into_iter()
-        .map(|agent| format!("agent\t{}", encode_agent(&agent)));
-    let environments = environments()
-        .into_iter()
-        .map(|environment| format!("environment\t{}", encode_environment(&environment)));
-    events
-        .chain(inputs)
-        .chain(sessions)
-        .chain(agents)
-        .chain(environments)
-        .collect()
+    let events = bodies().into_iter().map(|body| format!("event\t{}", encode_event(&event(body))));
+    let inputs = inputs().into_iter().map(|input| format!("input\t{}", encode_input(&input)));
+    let sessions = sessions().into_iter().map(|session| format!("session\t{}", encode_session(&session)));
+    let agents = agents().into_iter().map(|agent| format!("agent\t{}", encode_agent(&agent)));
+    let environments =
+        environments().into_iter().map(|environment| format!("environment\t{}", encode_environment(&environment)));
+    events.chain(inputs).chain(sessions).chain(agents).chain(environments).collect()
 }
 
 fn decoded_event(text: &str) -> Result<Event, Corrupt> {
@@ -520,39 +314,13 @@ fn fixture() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 #[test]
 fn p21_records_of_version_1_load_for_ever() {
-    let texts = |kind: &'static str| {
-        fixture()
-            .filter(move |(of, _)| *of == kind)
-            .map(|(_, text)| text)
-    };
-    let events: Vec<Event> = texts("event")
-        .map(|text| decoded_event(text).unwrap())
-        .collect();
+    let texts = |kind: &'static str| fixture().filter(move |(of, _)| *of == kind).map(|(_, text)| text);
+    let events: Vec<Event> = texts("event").map(|text| decoded_event(text).unwrap()).collect();
     assert_eq!(events, bodies().into_iter().map(event).collect::<Vec<_>>());
-    assert_eq!(
-        texts("input")
-            .map(|text| decoded_input(text).unwrap())
-            .collect::<Vec<_>>(),
-        inputs()
-    );
-    assert_eq!(
-        texts("session")
-            .map(|text| decode_session(text).unwrap())
-            .collect::<Vec<_>>(),
-        sessions()
-    );
-    assert_eq!(
-        texts("agent")
-            .map(|text| decode_agent(text).unwrap())
-            .collect::<Vec<_>>(),
-        agents()
-    );
-    assert_eq!(
-        texts("environment")
-            .map(|text| decode_environment(text).unwrap())
-            .collect::<Vec<_>>(),
-        environments()
-    );
+    assert_eq!(texts("input").map(|text| decoded_input(text).unwrap()).collect::<Vec<_>>(), inputs());
+    assert_eq!(texts("session").map(|text| decode_session(text).unwrap()).collect::<Vec<_>>(), sessions());
+    assert_eq!(texts("agent").map(|text| decode_agent(text).unwrap()).collect::<Vec<_>>(), agents());
+    assert_eq!(texts("environment").map(|text| decode_environment(text).unwrap()).collect::<Vec<_>>(), environments());
 }
 
 #[test]
@@ -564,10 +332,7 @@ fn this_release_writes_version_1_as_the_fixture_has_it() {
 fn a_newer_or_damaged_record_says_so() {
     for (kind, text) in fixture() {
         let newer = text.replacen("\"v\":1", "\"v\":2", 1);
-        assert!(
-            read(kind, &newer).unwrap_err().reason.contains("version 2"),
-            "{newer}"
-        );
+        assert!(read(kind, &newer).unwrap_err().reason.contains("version 2"), "{newer}");
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
             assert!(read(kind, &text[..end]).is_err(), "{}", &text[..end]);
         }

@@ -56,7 +56,11 @@ impl House {
             system: None,
             tools: vec![
                 Tool::Waits { default: quick, configs: BTreeMap::new() },
-                Tool::Custom(CustomTool { name: "form".into(), description: "asks".into(), input_schema: Json::object() }),
+                Tool::Custom(CustomTool {
+                    name: "form".into(),
+                    description: "asks".into(),
+                    input_schema: Json::object(),
+                }),
             ],
             limits: Limits::default(),
             policies: Policies { retry: retry::Policy { max_attempts: 4, base: 1, cap: 5 }, ..Policies::default() },
@@ -93,7 +97,8 @@ impl House {
         let models = Arc::new(Providers::scripted(Some(self.scenarios.clone())));
         let folders = Folders { data: self.data.path().to_owned() };
         let sandboxes = Arc::new(Sandboxes::new(Vec::new(), folders, Vec::new()));
-        let worker = Worker::start(self.store.clone(), models, sandboxes, EventMasker::default(), options).await.unwrap();
+        let worker =
+            Worker::start(self.store.clone(), models, sandboxes, EventMasker::default(), options).await.unwrap();
         let stop = CancellationToken::new();
         let task = tokio::spawn(worker.run(stop.clone()));
         Running { stop, task }
@@ -119,7 +124,8 @@ impl House {
     }
 
     pub(crate) async fn log(&self, session: SessionId) -> Vec<Event> {
-        let query = EventQuery { tenant: self.tenant.clone(), session, after: None, order: Order::Ascending, limit: 1_000 };
+        let query =
+            EventQuery { tenant: self.tenant.clone(), session, after: None, order: Order::Ascending, limit: 1_000 };
         self.store.events(query).await.unwrap()
     }
 
@@ -129,7 +135,10 @@ impl House {
         let wait = async {
             loop {
                 let view = self.store.session(&self.tenant, session).await.unwrap().unwrap();
-                if view.session.phase() == phase && !matches!(view.state, State::Leased | State::Queued) && view.inbox_len == 0 {
+                if view.session.phase() == phase
+                    && !matches!(view.state, State::Leased | State::Queued)
+                    && view.inbox_len == 0
+                {
                     return view;
                 }
                 let _ = tokio::time::timeout(Duration::from_millis(100), hints.recv()).await;
@@ -137,7 +146,11 @@ impl House {
         };
         match tokio::time::timeout(PATIENCE, wait).await {
             Ok(view) => view,
-            Err(_) => panic!("never came to {phase:?}: {:?}\n{:#?}", self.store.session(&self.tenant, session).await, self.log(session).await),
+            Err(_) => panic!(
+                "never came to {phase:?}: {:?}\n{:#?}",
+                self.store.session(&self.tenant, session).await,
+                self.log(session).await
+            ),
         }
     }
 }

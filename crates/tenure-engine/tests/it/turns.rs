@@ -74,7 +74,8 @@ async fn every_wait_parks_for_real_and_is_ended_by_its_answer() {
     // A worker that comes later goes on: nothing is kept in memory (case O-050).
     worker.stop().await;
     let worker = house.worker().await;
-    let answer = InputBody::CustomResult { tool_use_id: form, content: vec![Block::Text("yes".into())], is_error: false };
+    let answer =
+        InputBody::CustomResult { tool_use_id: form, content: vec![Block::Text("yes".into())], is_error: false };
     house.send(session, answer.clone()).await;
     let asks = async {
         loop {

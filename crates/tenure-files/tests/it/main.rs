@@ -22,7 +22,10 @@ fn what_is_written_is_listed_and_read() {
     write(&workspace, b"a/b/c.txt", "hello");
     write(&workspace, b"/workspace/a/z", "");
     let (entries, more) = workspace.list(b"a", None, 10).unwrap();
-    assert_eq!(entries.iter().map(|entry| (entry.name.as_slice(), entry.kind)).collect::<Vec<_>>(), [(&b"b"[..], EntryKind::Directory), (b"z", EntryKind::File)]);
+    assert_eq!(
+        entries.iter().map(|entry| (entry.name.as_slice(), entry.kind)).collect::<Vec<_>>(),
+        [(&b"b"[..], EntryKind::Directory), (b"z", EntryKind::File)]
+    );
     assert!(!more);
     assert_eq!(workspace.read_range(b"a/b/c.txt", 1, 3).unwrap(), b"ell");
     let (page, more) = workspace.list(b"a", Some(b"b"), 1).unwrap();
@@ -42,7 +45,10 @@ fn o_070_no_link_leads_out() {
     assert_eq!(workspace.stat(b"relative").unwrap().target.as_deref(), Some(&b"../outside"[..]));
     for path in [&b"absolute"[..], b"relative", b"up/outside", b"magic/etc/passwd"] {
         assert_eq!(workspace.open_read(path).unwrap_err().kind, Kind::Escapes, "{}", String::from_utf8_lossy(path));
-        assert!(workspace.write(path, &mut Cursor::new(b"x"), 0o644, 10).is_err() || !std::fs::read(folder.path().join("outside")).unwrap().starts_with(b"x"));
+        assert!(
+            workspace.write(path, &mut Cursor::new(b"x"), 0o644, 10).is_err()
+                || !std::fs::read(folder.path().join("outside")).unwrap().starts_with(b"x")
+        );
     }
     assert_eq!(std::fs::read_to_string(folder.path().join("outside")).unwrap(), "secret");
 }
@@ -76,19 +82,23 @@ fn o_070_z_42_hostile_archives_are_refused() {
         (vec![("hard", Link, "../outside")], Kind::Escapes),
     ] {
         let (folder, workspace) = house();
-        let error = workspace.import_tar(b"", &mut Cursor::new(archive(&entries)), ImportLimits::default()).unwrap_err();
+        let error =
+            workspace.import_tar(b"", &mut Cursor::new(archive(&entries)), ImportLimits::default()).unwrap_err();
         assert_eq!(error.kind, kind, "{entries:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing appeared outside");
     }
     let (_folder, workspace) = house();
-    let skipped = workspace.import_tar(b"", &mut Cursor::new(archive(&[("dev", Block, "")])), ImportLimits::default()).unwrap();
+    let skipped =
+        workspace.import_tar(b"", &mut Cursor::new(archive(&[("dev", Block, "")])), ImportLimits::default()).unwrap();
     assert_eq!(skipped.skipped, 1);
     // A link inside the archive is made last: nothing is written through it.
     let entries = [("d", Symlink, "/"), ("d/x", Regular, "")];
     assert!(workspace.import_tar(b"", &mut Cursor::new(archive(&entries)), ImportLimits::default()).is_err());
     assert!(!std::path::Path::new("/x").exists());
     let few = ImportLimits { entries: 1, ..ImportLimits::default() };
-    let error = workspace.import_tar(b"", &mut Cursor::new(archive(&[("a", Regular, ""), ("b", Regular, "")])), few).unwrap_err();
+    let error = workspace
+        .import_tar(b"", &mut Cursor::new(archive(&[("a", Regular, ""), ("b", Regular, "")])), few)
+        .unwrap_err();
     assert_eq!(error.kind, Kind::TooLarge);
 }
 
@@ -112,7 +122,8 @@ fn o_074_names_are_bytes_and_survive_an_archive() {
 fn a_fifo_does_not_hang_a_reader() {
     let (folder, workspace) = house();
     let path = folder.path().join("workspace/pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
+        .unwrap();
     assert_eq!(workspace.open_read(b"pipe").unwrap_err().kind, Kind::NotAFile);
 }
 

@@ -19,10 +19,7 @@ use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean
 
 /// A reader for one answer of `model` (`provider/model`).
 pub(crate) fn decoder(model: &str) -> SseDecoder<Messages> {
-    SseDecoder::new(Messages {
-        model: model.to_owned(),
-        ..Messages::default()
-    })
+    SseDecoder::new(Messages { model: model.to_owned(), ..Messages::default() })
 }
 
 /// An answer as far as it came.
@@ -85,14 +82,12 @@ impl Protocol for Messages {
             return Err(failed(&event.data));
         }
         let data = clean_surrogates(&event.data);
-        let envelope: Envelope<'_> = serde_json::from_str(&data)
-            .map_err(|error| EventError::Unreadable(error.to_string()))?;
+        let envelope: Envelope<'_> =
+            serde_json::from_str(&data).map_err(|error| EventError::Unreadable(error.to_string()))?;
         match &*envelope.kind {
             "error" => return Err(failed(&event.data)),
             "message_start" => self.count(&envelope.message["usage"]),
-            "content_block_start" => {
-                self.start(envelope.index, envelope.content_block, on_event)?
-            }
+            "content_block_start" => self.start(envelope.index, envelope.content_block, on_event)?,
             "content_block_delta" => self.delta(envelope.index, envelope.delta, on_event),
             "content_block_stop" => {
                 if let Some(index) = self.find(envelope.index).and_then(|block| block.place) {
@@ -121,9 +116,7 @@ impl Protocol for Messages {
             return None;
         }
         let blocks = assemble(std::mem::take(&mut self.blocks));
-        let has_calls = blocks
-            .iter()
-            .any(|block| matches!(block.kind, BlockKind::ToolUse { .. }));
+        let has_calls = blocks.iter().any(|block| matches!(block.kind, BlockKind::ToolUse { .. }));
         Some(Answer {
             dialect: super::NAME.to_owned(),
             model: self.model.clone(),
@@ -150,45 +143,21 @@ impl Messages {
     }
 
     fn find(&mut self, index: u64) -> Option<&mut OpenBlock> {
-        self.blocks
-            .iter_mut()
-            .rev()
-            .find(|block| block.index == index)
+        self.blocks.iter_mut().rev().find(|block| block.index == index)
     }
 
-    fn start(
-        &mut self,
-        index: u64,
-        start: Option<&RawValue>,
-        on_event: OnEvent<'_>,
-    ) -> Result<(), EventError> {
+    fn start(&mut self, index: u64, start: Option<&RawValue>, on_event: OnEvent<'_>) -> Result<(), EventError> {
         let Some(start) = start else {
-            return Err(EventError::Unreadable(
-                "a block starts without content_block".to_owned(),
-            ));
+            return Err(EventError::Unreadable("a block starts without content_block".to_owned()));
         };
-        let fields: Map<String, Value> = serde_json::from_str(start.get())
-            .map_err(|error| EventError::Unreadable(error.to_string()))?;
-        let text = |name: &str| {
-            fields
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let fields: Map<String, Value> =
+            serde_json::from_str(start.get()).map_err(|error| EventError::Unreadable(error.to_string()))?;
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, preview, first) = match &*text("type") {
             "text" => (Kind::Text(String::new()), None, text("text")),
-            "thinking" => (
-                Kind::Thinking(String::new()),
-                Some(BlockPreview::Thinking),
-                text("thinking"),
-            ),
+            "thinking" => (Kind::Thinking(String::new()), Some(BlockPreview::Thinking), text("thinking")),
             "redacted_thinking" => (Kind::Redacted, Some(BlockPreview::Thinking), String::new()),
-            "tool_use" => (
-                Kind::ToolUse,
-                Some(BlockPreview::ToolUse { name: text("name") }),
-                String::new(),
-            ),
+            "tool_use" => (Kind::ToolUse, Some(BlockPreview::ToolUse { name: text("name") }), String::new()),
             _ => (Kind::Unknown, None, String::new()),
         };
         let place = preview.map(|kind| {
@@ -197,14 +166,7 @@ impl Messages {
             on_event(StreamEvent::BlockStart { index, kind });
             index
         });
-        self.blocks.push(OpenBlock {
-            index,
-            place,
-            kind,
-            fields,
-            start: start.get().to_owned(),
-            input: String::new(),
-        });
+        self.blocks.push(OpenBlock { index, place, kind, fields, start: start.get().to_owned(), input: String::new() });
         self.add_text(index, &first, on_event);
         Ok(())
     }
@@ -217,16 +179,9 @@ impl Messages {
             "signature_delta" => {
                 let piece = text("signature");
                 if let Some(block) = self.find(index) {
-                    let signature = block
-                        .fields
-                        .get("signature")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned()
-                        + &piece;
-                    block
-                        .fields
-                        .insert("signature".to_owned(), Value::String(signature));
+                    let signature =
+                        block.fields.get("signature").and_then(Value::as_str).unwrap_or_default().to_owned() + &piece;
+                    block.fields.insert("signature".to_owned(), Value::String(signature));
                 }
             }
             "input_json_delta" => {
@@ -268,23 +223,14 @@ impl Messages {
                 let index = *block.place.get_or_insert(next_place);
                 if is_new {
                     self.placed += 1;
-                    on_event(StreamEvent::BlockStart {
-                        index,
-                        kind: BlockPreview::Text,
-                    });
+                    on_event(StreamEvent::BlockStart { index, kind: BlockPreview::Text });
                 }
-                on_event(StreamEvent::Text {
-                    index,
-                    text: piece.to_owned(),
-                });
+                on_event(StreamEvent::Text { index, text: piece.to_owned() });
             }
             Kind::Thinking(text) => {
                 text.push_str(piece);
                 if let Some(index) = block.place {
-                    on_event(StreamEvent::Thinking {
-                        index,
-                        text: piece.to_owned(),
-                    });
+                    on_event(StreamEvent::Thinking { index, text: piece.to_owned() });
                 }
             }
             Kind::Redacted | Kind::ToolUse | Kind::Unknown => {}
@@ -293,11 +239,7 @@ impl Messages {
 }
 
 fn failed(data: &str) -> EventError {
-    EventError::Failed(classify(&Reply {
-        status: 200,
-        body: data,
-        headers: &[],
-    }))
+    EventError::Failed(classify(&Reply { status: 200, body: data, headers: &[] }))
 }
 
 fn stop_of(reason: Option<&str>, has_calls: bool) -> AnswerStop {
@@ -328,15 +270,7 @@ fn assemble(blocks: Vec<OpenBlock>) -> Vec<AnswerBlock> {
         if !raw.is_empty() || block.must_be_verbatim() {
             raw.push(own.clone());
         }
-        done.push((
-            place,
-            AnswerBlock {
-                id: None,
-                kind: block.into_kind(),
-                raw,
-            },
-            own,
-        ));
+        done.push((place, AnswerBlock { id: None, kind: block.into_kind(), raw }, own));
     }
     done.sort_by_key(|(place, _, _)| *place);
     if let Some((_, last, own)) = done.last_mut()
@@ -354,9 +288,7 @@ impl OpenBlock {
     /// Whether it says more than what our own form of it keeps.
     fn must_be_verbatim(&self) -> bool {
         let has_other_fields = |known: &[&str]| {
-            self.fields
-                .iter()
-                .any(|(name, value)| !known.contains(&name.as_str()) && !is_nothing(value))
+            self.fields.iter().any(|(name, value)| !known.contains(&name.as_str()) && !is_nothing(value))
         };
         match self.kind {
             Kind::Text(_) => has_other_fields(&["type", "text"]),
@@ -388,11 +320,7 @@ impl OpenBlock {
         fields.remove("input");
         let mut text = Value::Object(fields).to_string();
         text.pop();
-        text.push_str(if text.ends_with('{') {
-            "\"input\":"
-        } else {
-            ",\"input\":"
-        });
+        text.push_str(if text.ends_with('{') { "\"input\":" } else { ",\"input\":" });
         text.push_str(input.as_str());
         text.push('}');
         checked(&text)
@@ -402,28 +330,14 @@ impl OpenBlock {
         match self.kind {
             Kind::Text(text) => BlockKind::Text { text },
             Kind::Thinking(text) => BlockKind::Thinking { text },
-            Kind::Redacted | Kind::Unknown => BlockKind::Thinking {
-                text: String::new(),
-            },
+            Kind::Redacted | Kind::Unknown => BlockKind::Thinking { text: String::new() },
             Kind::ToolUse => {
-                let text = |name: &str| {
-                    self.fields
-                        .get(name)
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned()
-                };
+                let text = |name: &str| self.fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
                 let input = match self.fields.get("input") {
-                    Some(input) if self.input.trim().is_empty() && !is_nothing(input) => {
-                        Ok(Json::from_value(input))
-                    }
+                    Some(input) if self.input.trim().is_empty() && !is_nothing(input) => Ok(Json::from_value(input)),
                     _ => tool_input(&self.input),
                 };
-                BlockKind::ToolUse {
-                    provider_id: text("id"),
-                    name: text("name"),
-                    input,
-                }
+                BlockKind::ToolUse { provider_id: text("id"), name: text("name"), input }
             }
         }
     }

@@ -36,11 +36,7 @@ struct MessageOut<'a> {
 }
 
 /// Writes the request for a prompt.
-pub(crate) fn request(
-    base_url: &str,
-    prompt: &Prompt,
-    extra_body: &Map<String, Value>,
-) -> HttpRequest {
+pub(crate) fn request(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> HttpRequest {
     let base = base_url.trim_end_matches('/');
     let base = base.strip_suffix("/v1").unwrap_or(base);
     HttpRequest {
@@ -60,10 +56,7 @@ fn body(prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
     fields.insert("model".to_owned(), json!(prompt.model_name));
     fields.insert("max_tokens".to_owned(), json!(prompt.max_output_tokens));
     fields.insert("stream".to_owned(), json!(true));
-    let system = prompt
-        .system
-        .as_deref()
-        .filter(|system| !system.trim().is_empty());
+    let system = prompt.system.as_deref().filter(|system| !system.trim().is_empty());
     if let Some(system) = system {
         fields.insert(
             "system".to_owned(),
@@ -93,31 +86,18 @@ fn body(prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
         .messages
         .iter()
         .map(|message| match message {
-            Message::User(parts) => MessageOut {
-                role: "user",
-                content: parts.iter().map(user_part).collect(),
-            },
-            Message::Assistant(parts) => MessageOut {
-                role: "assistant",
-                content: assistant(parts, &prompt.model),
-            },
+            Message::User(parts) => MessageOut { role: "user", content: parts.iter().map(user_part).collect() },
+            Message::Assistant(parts) => MessageOut { role: "assistant", content: assistant(parts, &prompt.model) },
         })
         .collect();
-    let users = messages
-        .iter_mut()
-        .rev()
-        .filter(|message| message.role == "user");
+    let users = messages.iter_mut().rev().filter(|message| message.role == "user");
     for message in users.take(CACHED_MESSAGES) {
         if let Some(last) = message.content.last_mut() {
             mark(last);
         }
     }
-    serde_json::to_vec(&Body {
-        fields,
-        tools,
-        messages,
-    })
-    .expect("maps with string keys and checked JSON can be written")
+    serde_json::to_vec(&Body { fields, tools, messages })
+        .expect("maps with string keys and checked JSON can be written")
 }
 
 fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
@@ -145,18 +125,11 @@ fn mark(block: &mut Box<RawValue>) {
 fn user_part(part: &UserPart) -> Box<RawValue> {
     match part {
         UserPart::Block(block) => content(block),
-        UserPart::Result {
-            call,
-            content: blocks,
-            is_error,
-        } => {
+        UserPart::Result { call, content: blocks, is_error } => {
             let mut fields = BTreeMap::from([
                 ("type", raw("tool_result")),
                 ("tool_use_id", raw(&call.to_string())),
-                (
-                    "content",
-                    raw(&blocks.iter().map(content).collect::<Vec<_>>()),
-                ),
+                ("content", raw(&blocks.iter().map(content).collect::<Vec<_>>())),
             ]);
             if *is_error {
                 fields.insert("is_error", raw(&true));
@@ -174,10 +147,7 @@ fn content(block: &Block) -> Box<RawValue> {
 }
 
 fn assistant(parts: &[AssistantPart], model: &str) -> Vec<Box<RawValue>> {
-    let mut blocks: Vec<Box<RawValue>> = parts
-        .iter()
-        .flat_map(|part| assistant_part(part, model))
-        .collect();
+    let mut blocks: Vec<Box<RawValue>> = parts.iter().flat_map(|part| assistant_part(part, model)).collect();
     if blocks.is_empty() {
         blocks.push(raw(&json!({"type": "text", "text": NOTHING})));
     }
@@ -192,25 +162,18 @@ fn assistant_part(part: &AssistantPart, model: &str) -> Vec<Box<RawValue>> {
     match part {
         AssistantPart::Thinking { origin, .. } => own(origin).unwrap_or_default(),
         AssistantPart::Text { text, origin } => match own(origin) {
-            Some(blocks) if text.trim().is_empty() => blocks
-                .into_iter()
-                .filter(|block| type_of(block) != "text")
-                .collect(),
+            Some(blocks) if text.trim().is_empty() => {
+                blocks.into_iter().filter(|block| type_of(block) != "text").collect()
+            }
             Some(blocks) if !blocks.is_empty() => blocks,
             // Text without anything to see is refused by the provider.
             _ if text.trim().is_empty() => Vec::new(),
             _ => vec![raw(&json!({"type": "text", "text": text}))],
         },
-        AssistantPart::ToolUse {
-            call,
-            name,
-            input,
-            origin,
-        } => match own(origin) {
-            Some(blocks) if !blocks.is_empty() => blocks
-                .into_iter()
-                .map(|block| with_our_id(block, *call, input))
-                .collect(),
+        AssistantPart::ToolUse { call, name, input, origin } => match own(origin) {
+            Some(blocks) if !blocks.is_empty() => {
+                blocks.into_iter().map(|block| with_our_id(block, *call, input)).collect()
+            }
             _ => vec![raw(&BTreeMap::from([
                 ("type", raw("tool_use")),
                 ("id", raw(&call.to_string())),

@@ -15,10 +15,7 @@ use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean
 
 /// A reader for one answer of `model` (`provider/model`).
 pub(crate) fn decoder(model: &str) -> SseDecoder<Chunks> {
-    SseDecoder::new(Chunks {
-        model: model.to_owned(),
-        ..Chunks::default()
-    })
+    SseDecoder::new(Chunks { model: model.to_owned(), ..Chunks::default() })
 }
 
 /// An answer as far as it came.
@@ -39,13 +36,7 @@ pub(crate) struct Chunks {
 enum OpenBlock {
     Text(String),
     Thinking(String),
-    Call {
-        index: Option<u64>,
-        id: String,
-        name: String,
-        arguments: String,
-        other: Map<String, Value>,
-    },
+    Call { index: Option<u64>, id: String, name: String, arguments: String, other: Map<String, Value> },
 }
 
 impl Protocol for Chunks {
@@ -60,33 +51,19 @@ impl Protocol for Chunks {
             _ => {}
         }
         let data = clean_surrogates(&event.data);
-        let chunk: Value = serde_json::from_str(&data)
-            .map_err(|error| EventError::Unreadable(error.to_string()))?;
+        let chunk: Value = serde_json::from_str(&data).map_err(|error| EventError::Unreadable(error.to_string()))?;
         let has_error = chunk.get("error").is_some_and(|error| !error.is_null());
         if has_error || event.name == "error" {
-            return Err(EventError::Failed(classify(&Reply {
-                status: 200,
-                body: &data,
-                headers: &[],
-            })));
+            return Err(EventError::Failed(classify(&Reply { status: 200, body: &data, headers: &[] })));
         }
         self.count(&chunk["usage"]);
-        let choices = chunk["choices"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let Some(choice) = choices
-            .iter()
-            .find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
-        else {
+        let choices = chunk["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(choice) = choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0) else {
             return Ok(());
         };
         self.delta(&choice["delta"], on_event);
         if let Some(reason) = choice["finish_reason"].as_str() {
-            self.finish(
-                reason,
-                choice["native_finish_reason"].as_str().unwrap_or_default(),
-            )?;
+            self.finish(reason, choice["native_finish_reason"].as_str().unwrap_or_default())?;
         }
         Ok(())
     }
@@ -102,22 +79,16 @@ impl Protocol for Chunks {
         if !self.is_done {
             tracing::warn!(model = %self.model, "the stream ended after its finish reason, but without [DONE]");
         }
-        let blocks: Vec<AnswerBlock> = std::mem::take(&mut self.blocks)
-            .into_iter()
-            .map(|block| self.close(block))
-            .collect();
+        let blocks: Vec<AnswerBlock> =
+            std::mem::take(&mut self.blocks).into_iter().map(|block| self.close(block)).collect();
         for index in 0..blocks.len() {
             on_event(StreamEvent::BlockStop { index });
         }
-        let has_calls = blocks
-            .iter()
-            .any(|block| matches!(block.kind, BlockKind::ToolUse { .. }));
+        let has_calls = blocks.iter().any(|block| matches!(block.kind, BlockKind::ToolUse { .. }));
         let stop = match self.stop {
             _ if self.has_refused => AnswerStop::Refusal,
             // What is there decides, whatever the reason says (case O-016).
-            None | Some(AnswerStop::EndTurn | AnswerStop::ToolUse) if has_calls => {
-                AnswerStop::ToolUse
-            }
+            None | Some(AnswerStop::EndTurn | AnswerStop::ToolUse) if has_calls => AnswerStop::ToolUse,
             None | Some(AnswerStop::EndTurn | AnswerStop::ToolUse) => AnswerStop::EndTurn,
             Some(stop) => stop,
         };
@@ -139,15 +110,10 @@ impl Chunks {
         }
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let details = &usage["prompt_tokens_details"];
-        let (read, write) = (
-            number(&details["cached_tokens"]),
-            number(&details["cache_write_tokens"]),
-        );
+        let (read, write) = (number(&details["cached_tokens"]), number(&details["cache_write_tokens"]));
         self.usage = Usage {
             // The provider counts cached tokens as part of the prompt; ours are apart.
-            input: number(&usage["prompt_tokens"])
-                .saturating_sub(read)
-                .saturating_sub(write),
+            input: number(&usage["prompt_tokens"]).saturating_sub(read).saturating_sub(write),
             output: number(&usage["completion_tokens"]),
             cache_read: read,
             cache_write: write,
@@ -166,9 +132,7 @@ impl Chunks {
                 request_id: None,
             }));
         }
-        let is_cut = ["length", "max_tokens", "max_output_tokens"]
-            .iter()
-            .any(|word| native.eq_ignore_ascii_case(word));
+        let is_cut = ["length", "max_tokens", "max_output_tokens"].iter().any(|word| native.eq_ignore_ascii_case(word));
         self.stop = Some(match reason {
             _ if is_cut => AnswerStop::MaxTokens,
             "length" => AnswerStop::MaxTokens,
@@ -182,9 +146,7 @@ impl Chunks {
     fn delta(&mut self, delta: &Value, on_event: OnEvent<'_>) {
         for field in ["reasoning_content", "reasoning"] {
             let piece = delta[field].as_str().unwrap_or_default();
-            if !piece.is_empty()
-                && (self.reasoning_field.is_empty() || self.reasoning_field == field)
-            {
+            if !piece.is_empty() && (self.reasoning_field.is_empty() || self.reasoning_field == field) {
                 self.reasoning_field = field;
                 self.add_thinking(piece, on_event);
             }
@@ -200,11 +162,7 @@ impl Chunks {
         let refusal = delta["refusal"].as_str().unwrap_or_default();
         self.has_refused |= !refusal.is_empty();
         self.add_text(refusal, on_event);
-        for call in delta["tool_calls"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default()
-        {
+        for call in delta["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default() {
             self.add_call(call, on_event);
         }
     }
@@ -213,42 +171,23 @@ impl Chunks {
         if piece.is_empty() {
             return;
         }
-        let place = self
-            .blocks
-            .iter()
-            .position(|block| matches!(block, OpenBlock::Text(_)));
-        let index = place.unwrap_or_else(|| {
-            self.open(OpenBlock::Text(String::new()), BlockPreview::Text, on_event)
-        });
+        let place = self.blocks.iter().position(|block| matches!(block, OpenBlock::Text(_)));
+        let index = place.unwrap_or_else(|| self.open(OpenBlock::Text(String::new()), BlockPreview::Text, on_event));
         if let OpenBlock::Text(text) = &mut self.blocks[index] {
             text.push_str(piece);
         }
-        on_event(StreamEvent::Text {
-            index,
-            text: piece.to_owned(),
-        });
+        on_event(StreamEvent::Text { index, text: piece.to_owned() });
     }
 
     fn add_thinking(&mut self, piece: &str, on_event: OnEvent<'_>) {
-        let place = self
-            .blocks
-            .iter()
-            .position(|block| matches!(block, OpenBlock::Thinking(_)));
-        let index = place.unwrap_or_else(|| {
-            self.open(
-                OpenBlock::Thinking(String::new()),
-                BlockPreview::Thinking,
-                on_event,
-            )
-        });
+        let place = self.blocks.iter().position(|block| matches!(block, OpenBlock::Thinking(_)));
+        let index =
+            place.unwrap_or_else(|| self.open(OpenBlock::Thinking(String::new()), BlockPreview::Thinking, on_event));
         if let OpenBlock::Thinking(text) = &mut self.blocks[index] {
             text.push_str(piece);
         }
         if !piece.is_empty() {
-            on_event(StreamEvent::Thinking {
-                index,
-                text: piece.to_owned(),
-            });
+            on_event(StreamEvent::Thinking { index, text: piece.to_owned() });
         }
     }
 
@@ -262,10 +201,7 @@ impl Chunks {
     fn add_call(&mut self, piece: &Value, on_event: OnEvent<'_>) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (index, id) = (piece["index"].as_u64(), text(&piece["id"]));
-        let (name, arguments) = (
-            text(&piece["function"]["name"]),
-            argument_text(&piece["function"]["arguments"]),
-        );
+        let (name, arguments) = (text(&piece["function"]["name"]), argument_text(&piece["function"]["arguments"]));
         let place = self.call_at(index, &id, &name).unwrap_or_else(|| {
             let call = OpenBlock::Call {
                 index,
@@ -276,13 +212,7 @@ impl Chunks {
             };
             self.open(call, BlockPreview::ToolUse { name: name.clone() }, on_event)
         });
-        let OpenBlock::Call {
-            id: known_id,
-            name: known_name,
-            arguments: known,
-            other,
-            ..
-        } = &mut self.blocks[place]
+        let OpenBlock::Call { id: known_id, name: known_name, arguments: known, other, .. } = &mut self.blocks[place]
         else {
             return;
         };
@@ -300,10 +230,7 @@ impl Chunks {
             }
         }
         if !arguments.is_empty() {
-            on_event(StreamEvent::InputDelta {
-                index: place,
-                json: arguments,
-            });
+            on_event(StreamEvent::InputDelta { index: place, json: arguments });
         }
     }
 
@@ -333,38 +260,14 @@ impl Chunks {
                         Value::Array(std::mem::take(&mut self.reasoning_details)),
                     );
                 }
-                (
-                    BlockKind::Thinking { text },
-                    vec![Json::from_value(&Value::Object(fields))],
-                )
+                (BlockKind::Thinking { text }, vec![Json::from_value(&Value::Object(fields))])
             }
-            OpenBlock::Call {
-                id,
-                name,
-                arguments,
-                other,
-                ..
-            } => {
-                let raw = if other.is_empty() {
-                    Vec::new()
-                } else {
-                    vec![Json::from_value(&Value::Object(other))]
-                };
-                (
-                    BlockKind::ToolUse {
-                        provider_id: id,
-                        name,
-                        input: tool_input(&arguments),
-                    },
-                    raw,
-                )
+            OpenBlock::Call { id, name, arguments, other, .. } => {
+                let raw = if other.is_empty() { Vec::new() } else { vec![Json::from_value(&Value::Object(other))] };
+                (BlockKind::ToolUse { provider_id: id, name, input: tool_input(&arguments) }, raw)
             }
         };
-        AnswerBlock {
-            id: None,
-            kind,
-            raw,
-        }
+        AnswerBlock { id: None, kind, raw }
     }
 }
 

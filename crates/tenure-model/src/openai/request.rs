@@ -17,17 +17,10 @@ const FAILED: &str = "[the call failed]\n";
 const FOLLOWS: &str = "[the attachment follows in the next message]";
 
 /// Writes the request for a prompt.
-pub(crate) fn request(
-    base_url: &str,
-    prompt: &Prompt,
-    extra_body: &Map<String, Value>,
-) -> HttpRequest {
+pub(crate) fn request(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> HttpRequest {
     HttpRequest {
         url: url(base_url),
-        headers: vec![
-            ("content-type", "application/json"),
-            ("accept", "text/event-stream"),
-        ],
+        headers: vec![("content-type", "application/json"), ("accept", "text/event-stream")],
         key_header: ("authorization", "Bearer "),
         body: body(base_url, prompt, extra_body),
     }
@@ -36,23 +29,13 @@ pub(crate) fn request(
 /// A base without any path means the usual `/v1`.
 fn url(base_url: &str) -> String {
     let base = base_url.trim_end_matches('/');
-    let has_path = base
-        .split_once("://")
-        .is_some_and(|(_, rest)| rest.contains('/'));
-    if has_path {
-        format!("{base}/chat/completions")
-    } else {
-        format!("{base}/v1/chat/completions")
-    }
+    let has_path = base.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    if has_path { format!("{base}/chat/completions") } else { format!("{base}/v1/chat/completions") }
 }
 
 fn body(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
     let mut messages = Vec::new();
-    if let Some(system) = prompt
-        .system
-        .as_deref()
-        .filter(|system| !system.trim().is_empty())
-    {
+    if let Some(system) = prompt.system.as_deref().filter(|system| !system.trim().is_empty()) {
         messages.push(json!({"role": "system", "content": system}));
     }
     for message in &prompt.messages {
@@ -68,15 +51,12 @@ fn body(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec
     body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     // OpenAI's reasoning models know only the new name, other servers often only the old one.
     let is_openai = base_url.starts_with("https://api.openai.com");
-    let limit = if is_openai {
-        "max_completion_tokens"
-    } else {
-        "max_tokens"
-    };
+    let limit = if is_openai { "max_completion_tokens" } else { "max_tokens" };
     body.insert(limit.to_owned(), json!(prompt.max_output_tokens));
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
-            let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema.to_value()});
+            let function =
+                json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema.to_value()});
             json!({"type": "function", "function": function})
         });
         body.insert("tools".to_owned(), tools.collect());
@@ -89,32 +69,20 @@ fn user(parts: &[UserPart], messages: &mut Vec<Value>) {
     let mut content = Vec::new();
     for part in parts {
         match part {
-            UserPart::Result {
-                call,
-                content: blocks,
-                is_error,
-            } => {
+            UserPart::Result { call, content: blocks, is_error } => {
                 let mut texts: Vec<String> = Vec::new();
                 for block in blocks {
                     match block_content(block) {
                         Content::Text(text) => texts.push(text),
                         Content::Other(value) => {
                             texts.push(FOLLOWS.to_owned());
-                            content.push(Content::Text(format!(
-                                "Attachment of the result of {call}:"
-                            )));
+                            content.push(Content::Text(format!("Attachment of the result of {call}:")));
                             content.push(Content::Other(value));
                         }
                     }
                 }
-                let text = if *is_error {
-                    FAILED.to_owned() + &texts.join("\n\n")
-                } else {
-                    texts.join("\n\n")
-                };
-                messages.push(
-                    json!({"role": "tool", "tool_call_id": call.to_string(), "content": text}),
-                );
+                let text = if *is_error { FAILED.to_owned() + &texts.join("\n\n") } else { texts.join("\n\n") };
+                messages.push(json!({"role": "tool", "tool_call_id": call.to_string(), "content": text}));
             }
             UserPart::Block(block) => content.push(block_content(block)),
         }
@@ -161,25 +129,13 @@ fn media(kind: tenure_core::MediaKind, value: &Value) -> Content {
     use tenure_core::MediaKind;
     let source = &value["source"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let data_url = || {
-        format!(
-            "data:{};base64,{}",
-            text(&source["media_type"]),
-            text(&source["data"])
-        )
-    };
+    let data_url = || format!("data:{};base64,{}", text(&source["media_type"]), text(&source["data"]));
     match (kind, source["type"].as_str().unwrap_or_default()) {
-        (MediaKind::Image, "base64") => {
-            Content::Other(json!({"type": "image_url", "image_url": {"url": data_url()}}))
-        }
-        (MediaKind::Image, "url") => {
-            Content::Other(json!({"type": "image_url", "image_url": {"url": source["url"]}}))
-        }
+        (MediaKind::Image, "base64") => Content::Other(json!({"type": "image_url", "image_url": {"url": data_url()}})),
+        (MediaKind::Image, "url") => Content::Other(json!({"type": "image_url", "image_url": {"url": source["url"]}})),
         (MediaKind::Document, "base64") => {
             let name = value["title"].as_str().unwrap_or("document.pdf");
-            Content::Other(
-                json!({"type": "file", "file": {"filename": name, "file_data": data_url()}}),
-            )
+            Content::Other(json!({"type": "file", "file": {"filename": name, "file_data": data_url()}}))
         }
         (MediaKind::Document, "text") => Content::Text(text(&source["data"])),
         (MediaKind::SearchResult, _) => Content::Text(search_result(value)),
@@ -190,20 +146,9 @@ fn media(kind: tenure_core::MediaKind, value: &Value) -> Content {
 }
 
 fn search_result(value: &Value) -> String {
-    let texts = value["content"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|block| block["text"].as_str());
-    let head = [
-        value["title"].as_str().unwrap_or_default(),
-        value["source"].as_str().unwrap_or_default(),
-    ];
-    head.into_iter()
-        .chain(texts)
-        .filter(|text| !text.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let texts = value["content"].as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
+    let head = [value["title"].as_str().unwrap_or_default(), value["source"].as_str().unwrap_or_default()];
+    head.into_iter().chain(texts).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn assistant(parts: &[AssistantPart], model: &str) -> Value {
@@ -214,19 +159,11 @@ fn assistant(parts: &[AssistantPart], model: &str) -> Value {
             AssistantPart::Text { text, .. } if text.trim().is_empty() => {}
             AssistantPart::Text { text, .. } => texts.push(text.as_str()),
             AssistantPart::Thinking { origin, .. } => message.extend(own_fields(origin, model)),
-            AssistantPart::ToolUse {
-                call,
-                name,
-                input,
-                origin,
-            } => {
+            AssistantPart::ToolUse { call, name, input, origin } => {
                 let mut fields = own_fields(origin, model);
                 fields.insert("id".to_owned(), json!(call.to_string()));
                 fields.insert("type".to_owned(), json!("function"));
-                fields.insert(
-                    "function".to_owned(),
-                    json!({"name": name, "arguments": input.as_str()}),
-                );
+                fields.insert("function".to_owned(), json!({"name": name, "arguments": input.as_str()}));
                 calls.push(Value::Object(fields));
             }
         }
@@ -249,12 +186,9 @@ fn own_fields(origin: &Origin, model: &str) -> Map<String, Value> {
     if origin.dialect != super::NAME || origin.model != model {
         return Map::new();
     }
-    let objects = origin
-        .blocks
-        .iter()
-        .filter_map(|block| match block.to_value() {
-            Value::Object(fields) => Some(fields),
-            _ => None,
-        });
+    let objects = origin.blocks.iter().filter_map(|block| match block.to_value() {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
     objects.flatten().collect()
 }

@@ -57,11 +57,7 @@ impl Conversation {
                         match part {
                             UserPart::Block(Block::Text(text)) => reader.text(text),
                             UserPart::Block(Block::Media { .. }) => {}
-                            UserPart::Result {
-                                call,
-                                content,
-                                is_error,
-                            } => {
+                            UserPart::Result { call, content, is_error } => {
                                 let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
                                 reader.result(&call.to_string(), texts.join("\n"), *is_error);
                             }
@@ -84,21 +80,12 @@ impl Conversation {
                 match block["type"].as_str().unwrap_or_default() {
                     "tool_use" => reader.called(text(&block["id"]), text(&block["name"])),
                     "tool_result" => {
-                        let texts: Vec<&str> = items(&block["content"])
-                            .filter_map(|part| part["text"].as_str())
-                            .collect();
-                        let said = block["content"]
-                            .as_str()
-                            .map_or_else(|| texts.join("\n"), str::to_owned);
-                        reader.result(
-                            &text(&block["tool_use_id"]),
-                            said,
-                            block["is_error"] == true,
-                        );
+                        let texts: Vec<&str> =
+                            items(&block["content"]).filter_map(|part| part["text"].as_str()).collect();
+                        let said = block["content"].as_str().map_or_else(|| texts.join("\n"), str::to_owned);
+                        reader.result(&text(&block["tool_use_id"]), said, block["is_error"] == true);
                     }
-                    "text" if message["role"] == "user" => {
-                        reader.text(block["text"].as_str().unwrap_or_default())
-                    }
+                    "text" if message["role"] == "user" => reader.text(block["text"].as_str().unwrap_or_default()),
                     _ => {}
                 }
             }
@@ -175,10 +162,7 @@ impl Reader {
     /// The open user message; messages of the user's side in a row are one.
     fn user(&mut self) -> (&mut String, &mut Vec<SaidResult>) {
         if !matches!(self.done.messages.last(), Some(Said::User { .. })) {
-            self.done.messages.push(Said::User {
-                text: String::new(),
-                results: Vec::new(),
-            });
+            self.done.messages.push(Said::User { text: String::new(), results: Vec::new() });
         }
         match self.done.messages.last_mut() {
             Some(Said::User { text, results }) => (text, results),
@@ -201,10 +185,6 @@ impl Reader {
     fn result(&mut self, call: &str, said: String, is_error: bool) {
         self.done.size += said.len();
         let tool = self.tools.get(call).cloned().unwrap_or_default();
-        self.user().1.push(SaidResult {
-            tool,
-            text: said,
-            is_error,
-        });
+        self.user().1.push(SaidResult { tool, text: said, is_error });
     }
 }

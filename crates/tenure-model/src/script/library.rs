@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// Scenarios that exist without any file.
-pub const BUILT_IN_SCENARIOS: &[(&str, &str)] = &[
-    ("echo", include_str!("library/echo.toml")),
-    ("instant", include_str!("library/instant.toml")),
-];
+pub const BUILT_IN_SCENARIOS: &[(&str, &str)] =
+    &[("echo", include_str!("library/echo.toml")), ("instant", include_str!("library/instant.toml"))];
 
 /// A folder of scenario files; a file that changed is read again.
 #[derive(Debug)]
@@ -26,10 +24,7 @@ type Read = (Option<(SystemTime, u64)>, Arc<Scenario>);
 impl Library {
     /// The scenarios of a folder, or only the built-in ones.
     pub fn new(folder: Option<PathBuf>) -> Self {
-        Self {
-            folder,
-            read: Mutex::new(BTreeMap::new()),
-        }
+        Self { folder, read: Mutex::new(BTreeMap::new()) }
     }
 
     /// The scenario `NAME`, from `NAME.toml` or built in.
@@ -38,19 +33,10 @@ impl Library {
     /// When there is none, or it is wrong; says where and what to do.
     pub fn scenario(&self, name: &str) -> Result<Arc<Scenario>, ConfigProblem> {
         let is_plain = !name.is_empty()
-            && name
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
             && !name.starts_with('.');
-        let path = self
-            .folder
-            .as_ref()
-            .filter(|_| is_plain)
-            .map(|folder| folder.join(format!("{name}.toml")));
-        match path
-            .as_deref()
-            .and_then(|path| Some((path, std::fs::metadata(path).ok()?)))
-        {
+        let path = self.folder.as_ref().filter(|_| is_plain).map(|folder| folder.join(format!("{name}.toml")));
+        match path.as_deref().and_then(|path| Some((path, std::fs::metadata(path).ok()?))) {
             Some((path, facts)) => {
                 let stamp = facts.modified().ok().map(|at| (at, facts.len()));
                 self.cached(name, stamp, || read(path, facts.len()))
@@ -58,9 +44,7 @@ impl Library {
             None => {
                 let built_in = BUILT_IN_SCENARIOS.iter().find(|(known, _)| *known == name);
                 let (_, text) = built_in.ok_or_else(|| self.unknown(name))?;
-                self.cached(name, None, || {
-                    Scenario::parse(text).map_err(|problem| problem.in_file(name))
-                })
+                self.cached(name, None, || Scenario::parse(text).map_err(|problem| problem.in_file(name)))
             }
         }
     }
@@ -86,21 +70,15 @@ impl Library {
     fn unknown(&self, name: &str) -> ConfigProblem {
         let built_in: Vec<&str> = BUILT_IN_SCENARIOS.iter().map(|(name, _)| *name).collect();
         let hint = match &self.folder {
-            Some(folder) => format!(
-                "put {name}.toml into {}, or use a built-in one: {}",
-                folder.display(),
-                built_in.join(", ")
-            ),
+            Some(folder) => {
+                format!("put {name}.toml into {}, or use a built-in one: {}", folder.display(), built_in.join(", "))
+            }
             None => format!(
                 "set scenarios = \"FOLDER\" in [providers.script], or use a built-in one: {}",
                 built_in.join(", ")
             ),
         };
-        ConfigProblem {
-            code: "scenario_not_found",
-            message: format!("there is no scenario {name:?}"),
-            hint,
-        }
+        ConfigProblem { code: "scenario_not_found", message: format!("there is no scenario {name:?}"), hint }
     }
 }
 

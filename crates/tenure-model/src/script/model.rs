@@ -20,10 +20,7 @@ pub struct ScriptModel {
 impl ScriptModel {
     /// A model of this name that plays `scenario`.
     pub fn new(scenario: Arc<Scenario>, full_name: String) -> Self {
-        Self {
-            scenario,
-            full_name,
-        }
+        Self { scenario, full_name }
     }
 
     async fn stream(
@@ -32,9 +29,7 @@ impl ScriptModel {
         request_id: &str,
         on_event: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Vec<AnswerBlock>, Failure> {
-        on_event(StreamEvent::Started {
-            request_id: Some(request_id.to_owned()),
-        });
+        on_event(StreamEvent::Started { request_id: Some(request_id.to_owned()) });
         let mut blocks: Vec<AnswerBlock> = Vec::new();
         for item in items {
             let index = blocks.len();
@@ -45,52 +40,25 @@ impl ScriptModel {
                 }
                 Item::Stall(None) => std::future::pending().await,
                 Item::Cut(_) => {
-                    return Err(incomplete(
-                        "the stream ended before the answer was complete",
-                    ));
+                    return Err(incomplete("the stream ended before the answer was complete"));
                 }
                 Item::Error { kind, message } => {
-                    return Err(classify(&Reply {
-                        status: 200,
-                        body: &error_body(kind, message),
-                        headers: &[],
-                    }));
+                    return Err(classify(&Reply { status: 200, body: &error_body(kind, message), headers: &[] }));
                 }
                 Item::Think { text, pace } => {
-                    on_event(StreamEvent::BlockStart {
-                        index,
-                        kind: BlockPreview::Thinking,
-                    });
-                    say(text, *pace, on_event, |text| StreamEvent::Thinking {
-                        index,
-                        text,
-                    })
-                    .await;
+                    on_event(StreamEvent::BlockStart { index, kind: BlockPreview::Thinking });
+                    say(text, *pace, on_event, |text| StreamEvent::Thinking { index, text }).await;
                     BlockKind::Thinking { text: text.clone() }
                 }
                 Item::Say { text, pace } => {
-                    on_event(StreamEvent::BlockStart {
-                        index,
-                        kind: BlockPreview::Text,
-                    });
-                    say(text, *pace, on_event, |text| StreamEvent::Text {
-                        index,
-                        text,
-                    })
-                    .await;
+                    on_event(StreamEvent::BlockStart { index, kind: BlockPreview::Text });
+                    say(text, *pace, on_event, |text| StreamEvent::Text { index, text }).await;
                     BlockKind::Text { text: text.clone() }
                 }
                 Item::Call { name, input, pace } => {
                     let json = input_text(input);
-                    on_event(StreamEvent::BlockStart {
-                        index,
-                        kind: BlockPreview::ToolUse { name: name.clone() },
-                    });
-                    say(&json, *pace, on_event, |json| StreamEvent::InputDelta {
-                        index,
-                        json,
-                    })
-                    .await;
+                    on_event(StreamEvent::BlockStart { index, kind: BlockPreview::ToolUse { name: name.clone() } });
+                    say(&json, *pace, on_event, |json| StreamEvent::InputDelta { index, json }).await;
                     BlockKind::ToolUse {
                         provider_id: format!("call_{index}"),
                         name: name.clone(),
@@ -99,11 +67,7 @@ impl ScriptModel {
                 }
             };
             on_event(StreamEvent::BlockStop { index });
-            blocks.push(AnswerBlock {
-                id: None,
-                kind,
-                raw: Vec::new(),
-            });
+            blocks.push(AnswerBlock { id: None, kind, raw: Vec::new() });
         }
         Ok(blocks)
     }
@@ -134,26 +98,15 @@ impl Model for ScriptModel {
         validate::validate(&prompt.messages).map_err(|problem| {
             plain(
                 Class::BadHistory,
-                format!(
-                    "message {} of the request breaks a rule: {}",
-                    problem.message, problem.rule
-                ),
+                format!("message {} of the request breaks a rule: {}", problem.message, problem.rule),
             )
         })?;
         let conversation = Conversation::of_prompt(prompt);
         match play(&self.scenario, &conversation, context.attempt) {
             Err(problem) => Err(plain(Class::Config, problem)),
-            Ok(Play::Reply {
-                status,
-                headers,
-                body,
-            }) => {
+            Ok(Play::Reply { status, headers, body }) => {
                 let headers: Vec<(String, String)> = headers.into_iter().collect();
-                Err(classify(&Reply {
-                    status,
-                    body: &body,
-                    headers: &headers,
-                }))
+                Err(classify(&Reply { status, body: &body, headers: &headers }))
             }
             Ok(Play::Stream { items, stop, usage }) => {
                 let request_id = format!("req_{}_{}", context.step, context.attempt);

@@ -40,56 +40,30 @@ pub enum Play {
 ///
 /// # Errors
 /// A placeholder that finds nothing.
-pub fn play(
-    scenario: &Scenario,
-    conversation: &Conversation,
-    attempt: u32,
-) -> Result<Play, String> {
+pub fn play(scenario: &Scenario, conversation: &Conversation, attempt: u32) -> Result<Play, String> {
     let Some(turn) = due(scenario, &conversation.messages) else {
         let items = vec![Item::Say {
             text: THE_END.to_owned(),
-            pace: super::Pace {
-                pieces: 1,
-                delay: std::time::Duration::ZERO,
-            },
+            pace: super::Pace { pieces: 1, delay: std::time::Duration::ZERO },
         }];
         let usage = usage_of(&items, conversation);
-        return Ok(Play::Stream {
-            items,
-            stop: AnswerStop::EndTurn,
-            usage,
-        });
+        return Ok(Play::Stream { items, stop: AnswerStop::EndTurn, usage });
     };
     let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
     let (items, stop) = match turn.attempts.get(place) {
-        Some(Attempt::Reply {
-            status,
-            headers,
-            body,
-        }) => {
-            return Ok(Play::Reply {
-                status: *status,
-                headers: headers.clone(),
-                body: body.clone(),
-            });
+        Some(Attempt::Reply { status, headers, body }) => {
+            return Ok(Play::Reply { status: *status, headers: headers.clone(), body: body.clone() });
         }
         Some(Attempt::Stream { items, stop }) => (items, *stop),
         None => (&turn.items, turn.stop),
     };
     let filler = Filler { conversation };
-    let items: Vec<Item> = items
-        .iter()
-        .map(|item| filler.item(item))
-        .collect::<Result<_, _>>()?;
+    let items: Vec<Item> = items.iter().map(|item| filler.item(item)).collect::<Result<_, _>>()?;
     let has_calls = items.iter().any(|item| matches!(item, Item::Call { .. }));
     let usage = turn.usage.unwrap_or_else(|| usage_of(&items, conversation));
     Ok(Play::Stream {
         items,
-        stop: stop.unwrap_or(if has_calls {
-            AnswerStop::ToolUse
-        } else {
-            AnswerStop::EndTurn
-        }),
+        stop: stop.unwrap_or(if has_calls { AnswerStop::ToolUse } else { AnswerStop::EndTurn }),
         usage,
     })
 }
@@ -116,28 +90,16 @@ fn holds(when: &When, messages: &[Said]) -> bool {
         Some(Said::User { text, results }) => (text.as_str(), results.as_slice()),
         Some(Said::Assistant) | None => ("", [].as_slice()),
     };
-    let results: Vec<&SaidResult> = results
-        .iter()
-        .filter(|result| when.tool.as_ref().is_none_or(|tool| result.tool == *tool))
-        .collect();
-    let any_contains = |words: &String| {
-        results
-            .iter()
-            .any(|result| result.text.contains(words.as_str()))
-    };
+    let results: Vec<&SaidResult> =
+        results.iter().filter(|result| when.tool.as_ref().is_none_or(|tool| result.tool == *tool)).collect();
+    let any_contains = |words: &String| results.iter().any(|result| result.text.contains(words.as_str()));
     (when.tool.is_none() || !results.is_empty())
         && when.result_contains.as_ref().is_none_or(any_contains)
+        && when.result_lacks.as_ref().is_none_or(|words| !results.is_empty() && !any_contains(words))
         && when
-            .result_lacks
-            .as_ref()
-            .is_none_or(|words| !results.is_empty() && !any_contains(words))
-        && when.result_is_error.is_none_or(|wanted| {
-            !results.is_empty() && results.iter().any(|result| result.is_error) == wanted
-        })
-        && when
-            .user_contains
-            .as_ref()
-            .is_none_or(|words| text.contains(words.as_str()))
+            .result_is_error
+            .is_none_or(|wanted| !results.is_empty() && results.iter().any(|result| result.is_error) == wanted)
+        && when.user_contains.as_ref().is_none_or(|words| text.contains(words.as_str()))
 }
 
 fn usage_of(items: &[Item], conversation: &Conversation) -> Usage {
@@ -150,11 +112,7 @@ fn usage_of(items: &[Item], conversation: &Conversation) -> Usage {
         })
         .sum();
     let tokens = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX) / CHARS_PER_TOKEN + 1;
-    Usage {
-        input: tokens(conversation.size),
-        output: tokens(written),
-        ..Usage::default()
-    }
+    Usage { input: tokens(conversation.size), output: tokens(written), ..Usage::default() }
 }
 
 /// The text of an input as it is streamed.
@@ -168,14 +126,8 @@ pub(crate) fn input_text(input: &Input) -> String {
 /// A text in as many pieces as it should come in, none of them empty.
 pub(crate) fn pieces(text: &str, count: u32) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
-    let size = chars
-        .len()
-        .div_ceil(usize::try_from(count).unwrap_or(usize::MAX))
-        .max(1);
-    chars
-        .chunks(size)
-        .map(|piece| piece.iter().collect())
-        .collect()
+    let size = chars.len().div_ceil(usize::try_from(count).unwrap_or(usize::MAX)).max(1);
+    chars.chunks(size).map(|piece| piece.iter().collect()).collect()
 }
 
 struct Filler<'a> {
@@ -185,24 +137,14 @@ struct Filler<'a> {
 impl Filler<'_> {
     fn item(&self, item: &Item) -> Result<Item, String> {
         Ok(match item {
-            Item::Think { text, pace } => Item::Think {
-                text: self.text(text)?,
-                pace: *pace,
-            },
-            Item::Say { text, pace } => Item::Say {
-                text: self.text(text)?,
-                pace: *pace,
-            },
+            Item::Think { text, pace } => Item::Think { text: self.text(text)?, pace: *pace },
+            Item::Say { text, pace } => Item::Say { text: self.text(text)?, pace: *pace },
             Item::Call { name, input, pace } => {
                 let input = match input {
                     Input::Value(value) => Input::Value(self.value(value)?),
                     Input::Raw(text) => Input::Raw(self.text(text)?),
                 };
-                Item::Call {
-                    name: name.clone(),
-                    input,
-                    pace: *pace,
-                }
+                Item::Call { name: name.clone(), input, pace: *pace }
             }
             Item::Stall(_) | Item::Cut(_) | Item::Error { .. } => item.clone(),
         })
@@ -211,16 +153,9 @@ impl Filler<'_> {
     fn value(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => Value::String(self.text(text)?),
-            Value::Array(items) => Value::Array(
-                items
-                    .iter()
-                    .map(|item| self.value(item))
-                    .collect::<Result<_, _>>()?,
-            ),
+            Value::Array(items) => Value::Array(items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?),
             Value::Object(fields) => {
-                let fill = |(name, value): (&String, &Value)| {
-                    Ok::<_, String>((name.clone(), self.value(value)?))
-                };
+                let fill = |(name, value): (&String, &Value)| Ok::<_, String>((name.clone(), self.value(value)?));
                 Value::Object(fields.iter().map(fill).collect::<Result<_, _>>()?)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
@@ -247,11 +182,8 @@ impl Filler<'_> {
     }
 
     fn expression(&self, expression: &str) -> Result<Option<String>, String> {
-        let missing = || {
-            format!(
-                "the placeholder {{{{{expression}}}}} of the scenario finds nothing in the conversation"
-            )
-        };
+        let missing =
+            || format!("the placeholder {{{{{expression}}}}} of the scenario finds nothing in the conversation");
         let (path, marker) = match expression.split_once(" after ") {
             Some((path, marker)) => (path.trim(), Some(marker.trim().trim_matches('"'))),
             None => (expression, None),
@@ -270,27 +202,18 @@ impl Filler<'_> {
     }
 
     fn user(&self) -> Option<String> {
-        self.conversation
-            .messages
-            .iter()
-            .rev()
-            .find_map(|said| match said {
-                Said::User { text, .. } if !text.is_empty() => Some(text.clone()),
-                Said::User { .. } | Said::Assistant => None,
-            })
+        self.conversation.messages.iter().rev().find_map(|said| match said {
+            Said::User { text, .. } if !text.is_empty() => Some(text.clone()),
+            Said::User { .. } | Said::Assistant => None,
+        })
     }
 
     fn result<'p>(&self, parts: &mut impl Iterator<Item = &'p str>) -> Option<String> {
         let tool = parts.next();
-        let results = self
-            .conversation
-            .messages
-            .iter()
-            .rev()
-            .filter_map(|said| match said {
-                Said::User { results, .. } => Some(results),
-                Said::Assistant => None,
-            });
+        let results = self.conversation.messages.iter().rev().filter_map(|said| match said {
+            Said::User { results, .. } => Some(results),
+            Said::Assistant => None,
+        });
         let newest = results
             .flat_map(|results| results.iter().rev())
             .find(|result| tool.is_none_or(|tool| result.tool == tool))?;
@@ -303,20 +226,13 @@ impl Filler<'_> {
             Ok(index) if value.is_array() => value.get(index),
             _ => value.get(field),
         })?;
-        Some(
-            found
-                .as_str()
-                .map_or_else(|| found.to_string(), str::to_owned),
-        )
+        Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
     }
 }
 
 /// What stands after `marker`, up to white space or a quotation mark.
 fn word_after(text: &str, marker: &str) -> Option<String> {
     let (_, rest) = text.split_once(marker)?;
-    let word: String = rest
-        .chars()
-        .take_while(|c| !c.is_whitespace() && !matches!(c, '"' | '\''))
-        .collect();
+    let word: String = rest.chars().take_while(|c| !c.is_whitespace() && !matches!(c, '"' | '\'')).collect();
     (!word.is_empty()).then_some(word)
 }

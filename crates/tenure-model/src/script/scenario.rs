@@ -165,10 +165,7 @@ impl fmt::Display for ScenarioProblem {
 impl ScenarioProblem {
     /// The same for the configuration, with the name of the file.
     pub(crate) fn in_file(self, file: &str) -> ConfigProblem {
-        let place = self
-            .line
-            .map(|line| format!(", line {line}"))
-            .unwrap_or_default();
+        let place = self.line.map(|line| format!(", line {line}")).unwrap_or_default();
         ConfigProblem {
             code: "scenario_invalid",
             message: format!("scenario {file}{place}: {}", self.message),
@@ -197,10 +194,7 @@ impl Scenario {
             message: error.message().lines().collect::<Vec<_>>().join(" "),
             hint: REFERENCE.to_owned(),
         })?;
-        let reader = Reader {
-            text,
-            labels: labels(text, &file)?,
-        };
+        let reader = Reader { text, labels: labels(text, &file)? };
         if file.turn.is_empty() {
             return Err(ScenarioProblem {
                 line: None,
@@ -214,20 +208,12 @@ impl Scenario {
             .enumerate()
             .map(|(place, turn)| reader.turn(place, turn))
             .collect::<Result<_, _>>()?;
-        Ok(Self {
-            description: file.description,
-            turns,
-        })
+        Ok(Self { description: file.description, turns })
     }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()
-        .iter()
-        .take(offset)
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
 fn labels(text: &str, file: &FileForm) -> Result<BTreeMap<String, usize>, ScenarioProblem> {
@@ -342,11 +328,7 @@ impl Reader<'_> {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Result<T, ScenarioProblem> {
-        Err(ScenarioProblem {
-            line: Some(line_of(self.text, offset)),
-            message: message.into(),
-            hint: hint.into(),
-        })
+        Err(ScenarioProblem { line: Some(line_of(self.text, offset)), message: message.into(), hint: hint.into() })
     }
 
     fn turn(&self, place: usize, form: Spanned<TurnForm>) -> Result<Turn, ScenarioProblem> {
@@ -367,7 +349,11 @@ impl Reader<'_> {
             },
         };
         if form.items.is_empty() && form.stop.is_none() && form.attempts.is_empty() {
-            return self.problem(at, "the turn does nothing", "add do = [{ say = \"…\" }], or do = [] with stop = \"end_turn\" for an empty answer");
+            return self.problem(
+                at,
+                "the turn does nothing",
+                "add do = [{ say = \"…\" }], or do = [] with stop = \"end_turn\" for an empty answer",
+            );
         }
         let when = WhenForm { ..form.when };
         Ok(Turn {
@@ -403,11 +389,7 @@ impl Reader<'_> {
             "context_window" => AnswerStop::ContextWindow,
             other => {
                 let hint = "use end_turn, tool_use, max_tokens, stop_sequence, refusal, pause or context_window";
-                return self.problem(
-                    word.span().start,
-                    format!("{other:?} is no reason to stop"),
-                    hint,
-                );
+                return self.problem(word.span().start, format!("{other:?} is no reason to stop"), hint);
             }
         };
         Ok(Some(stop))
@@ -420,11 +402,7 @@ impl Reader<'_> {
             let form = form.into_inner();
             let times = form.times.unwrap_or(1);
             if times == 0 || times > MAX_TIMES {
-                return self.problem(
-                    at,
-                    format!("times = {times} is out of range"),
-                    format!("use 1 to {MAX_TIMES}"),
-                );
+                return self.problem(at, format!("times = {times} is out of range"), format!("use 1 to {MAX_TIMES}"));
             }
             let attempt = match form.status {
                 Some(status) if !form.items.is_empty() || form.stop.is_some() => {
@@ -435,26 +413,15 @@ impl Reader<'_> {
                     );
                 }
                 Some(status) if !(100..=599).contains(&status) => {
-                    return self.problem(
-                        at,
-                        format!("{status} is no HTTP status"),
-                        "use for example 429, 500 or 529",
-                    );
+                    return self.problem(at, format!("{status} is no HTTP status"), "use for example 429, 500 or 529");
                 }
                 Some(status) => {
                     let kind = form.kind.unwrap_or_else(|| kind_of(status).to_owned());
                     let message = form.message.unwrap_or_else(|| kind.clone());
                     let body = form.body.unwrap_or_else(|| error_body(&kind, &message));
-                    let headers = form
-                        .headers
-                        .into_iter()
-                        .map(|(name, value)| (name.to_ascii_lowercase(), value))
-                        .collect();
-                    Attempt::Reply {
-                        status,
-                        headers,
-                        body,
-                    }
+                    let headers =
+                        form.headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+                    Attempt::Reply { status, headers, body }
                 }
                 None if form.items.is_empty() && form.stop.is_none() => {
                     return self.problem(
@@ -463,10 +430,7 @@ impl Reader<'_> {
                         "write for example { status = 529 }",
                     );
                 }
-                None => Attempt::Stream {
-                    items: self.items(form.items)?,
-                    stop: self.stop(form.stop)?,
-                },
+                None => Attempt::Stream { items: self.items(form.items)?, stop: self.stop(form.stop)? },
             };
             attempts.extend((0..times).map(|_| attempt.clone()));
         }
@@ -482,17 +446,10 @@ impl Reader<'_> {
         let form = form.into_inner();
         let pieces = form.pieces.unwrap_or(1);
         if pieces == 0 || pieces > MAX_PIECES {
-            return self.problem(
-                at,
-                format!("pieces = {pieces} is out of range"),
-                format!("use 1 to {MAX_PIECES}"),
-            );
+            return self.problem(at, format!("pieces = {pieces} is out of range"), format!("use 1 to {MAX_PIECES}"));
         }
         let has_pace = form.pieces.is_some() || form.delay_ms.is_some();
-        let pace = Pace {
-            pieces,
-            delay: Duration::from_millis(form.delay_ms.unwrap_or(0)),
-        };
+        let pace = Pace { pieces, delay: Duration::from_millis(form.delay_ms.unwrap_or(0)) };
         let has_input = form.input.is_some() || form.raw_input.is_some();
         let item = match form {
             ItemForm {
@@ -529,11 +486,7 @@ impl Reader<'_> {
             } => {
                 let input = match (input, raw_input) {
                     (Some(_), Some(_)) => {
-                        return self.problem(
-                            at,
-                            "a call has either input or raw_input",
-                            "keep one of them",
-                        );
+                        return self.problem(at, "a call has either input or raw_input", "keep one of them");
                     }
                     (Some(value), None) => Input::Value(value),
                     (None, Some(text)) => Input::Raw(text),
@@ -613,18 +566,10 @@ impl Reader<'_> {
             }
         };
         if has_input {
-            return self.problem(
-                at,
-                "only a call has an input",
-                "move input to an item with call",
-            );
+            return self.problem(at, "only a call has an input", "move input to an item with call");
         }
         if has_pace && !matches!(item, Item::Think { .. } | Item::Say { .. }) {
-            return self.problem(
-                at,
-                "pieces and delay_ms belong to think, say or call",
-                "use stall_ms for silence",
-            );
+            return self.problem(at, "pieces and delay_ms belong to think, say or call", "use stall_ms for silence");
         }
         Ok(item)
     }

@@ -54,21 +54,13 @@ pub struct ScriptReply {
 impl ScriptReply {
     /// A stream with status 200.
     pub fn stream(body: Vec<Piece>) -> Self {
-        Self {
-            status: 200,
-            headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-            body,
-        }
+        Self { status: 200, headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())], body }
     }
 
     /// A whole body.
     pub fn whole(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
-        Self {
-            status,
-            headers,
-            body: vec![Piece::Bytes(body.into())],
-        }
+        Self { status, headers, body: vec![Piece::Bytes(body.into())] }
     }
 
     /// The same with one more header.
@@ -102,9 +94,7 @@ impl ScriptServer {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (log, inner) = (seen.clone(), responder);
         let recording: Responder = Arc::new(move |request| {
-            log.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(request.clone());
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
             inner(request)
         });
         let task = tokio::spawn(async move {
@@ -129,10 +119,7 @@ impl ScriptServer {
 
     /// The requests so far; a server that lives long should be one of [`serve`], which keeps none.
     pub fn requests(&self) -> Vec<ScriptRequest> {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -163,14 +150,9 @@ pub async fn serve(
     responder: Responder,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let state = Arc::new(Served {
-        responder,
-        requests: Mutex::new(0),
-    });
+    let state = Arc::new(Served { responder, requests: Mutex::new(0) });
     let router = Router::new().fallback(answer).with_state(state);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
-        .await
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
 }
 
 struct Served {
@@ -181,15 +163,8 @@ struct Served {
 async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     if head.method == "GET" && head.uri.path() == "/requests" {
-        let requests = *served
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        return respond(ScriptReply::whole(
-            200,
-            "application/json",
-            format!("{{\"requests\":{requests}}}"),
-        ));
+        let requests = *served.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        return respond(ScriptReply::whole(200, "application/json", format!("{{\"requests\":{requests}}}")));
     }
     let Ok(body) = axum::body::to_bytes(body, MAX_REQUEST_BYTES).await else {
         return respond(ScriptReply::whole(
@@ -199,25 +174,13 @@ async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response
         ));
     };
     let number = {
-        let mut requests = served
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut requests = served.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests += 1;
         *requests
     };
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let headers = head
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), text(value)))
-        .collect();
-    let request = ScriptRequest {
-        number,
-        path: head.uri.path().to_owned(),
-        headers,
-        body: body.to_vec(),
-    };
+    let headers = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+    let request = ScriptRequest { number, path: head.uri.path().to_owned(), headers, body: body.to_vec() };
     respond((served.responder)(&request))
 }
 
@@ -233,22 +196,15 @@ fn respond(reply: ScriptReply) -> Response {
                 Piece::Break => {
                     // What was sent before is flushed while the body is not ready.
                     tokio::task::yield_now().await;
-                    return Some((
-                        Err(io::Error::other("the script breaks the connection")),
-                        pieces,
-                    ));
+                    return Some((Err(io::Error::other("the script breaks the connection")), pieces));
                 }
             }
         }
     });
     let mut response = Response::new(Body::from_stream(pieces));
-    *response.status_mut() =
-        StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in reply.headers {
-        if let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name.as_bytes()),
-            HeaderValue::from_str(&value),
-        ) {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value)) {
             response.headers_mut().insert(name, value);
         }
     }
@@ -260,11 +216,7 @@ fn scenario_responder(scenario: Arc<Scenario>) -> Responder {
     let attempts: Mutex<HashMap<u64, u32>> = Mutex::new(HashMap::new());
     Arc::new(move |request| {
         let problem = |status, message: &str| {
-            ScriptReply::whole(
-                status,
-                "application/json",
-                error_body("invalid_request_error", message),
-            )
+            ScriptReply::whole(status, "application/json", error_body("invalid_request_error", message))
         };
         let Ok(body) = serde_json::from_slice::<serde_json::Value>(&request.body) else {
             return problem(400, "the body is not JSON");
@@ -277,10 +229,7 @@ fn scenario_responder(scenario: Arc<Scenario>) -> Responder {
                 return ScriptReply::whole(
                     404,
                     "application/json",
-                    error_body(
-                        "not_found_error",
-                        "use /v1/messages or /v1/chat/completions",
-                    ),
+                    error_body("not_found_error", "use /v1/messages or /v1/chat/completions"),
                 );
             }
         };
@@ -299,21 +248,10 @@ fn scenario_responder(scenario: Arc<Scenario>) -> Responder {
         let id = format!("req_{}", request.number);
         match play(&scenario, &conversation, attempt) {
             Err(message) => problem(400, &message),
-            Ok(Play::Reply {
-                status,
-                headers,
-                body,
-            }) => {
-                let content_type = if body.starts_with('<') {
-                    "text/html"
-                } else {
-                    "application/json"
-                };
-                let reply =
-                    ScriptReply::whole(status, content_type, body).with_header("request-id", &id);
-                headers
-                    .iter()
-                    .fold(reply, |reply, (name, value)| reply.with_header(name, value))
+            Ok(Play::Reply { status, headers, body }) => {
+                let content_type = if body.starts_with('<') { "text/html" } else { "application/json" };
+                let reply = ScriptReply::whole(status, content_type, body).with_header("request-id", &id);
+                headers.iter().fold(reply, |reply, (name, value)| reply.with_header(name, value))
             }
             Ok(Play::Stream { items, stop, usage }) => {
                 let body = if is_anthropic {
@@ -321,14 +259,7 @@ fn scenario_responder(scenario: Arc<Scenario>) -> Responder {
                 } else {
                     openai_stream(model, &items, stop, usage)
                 };
-                ScriptReply::stream(body).with_header(
-                    if is_anthropic {
-                        "request-id"
-                    } else {
-                        "x-request-id"
-                    },
-                    &id,
-                )
+                ScriptReply::stream(body).with_header(if is_anthropic { "request-id" } else { "x-request-id" }, &id)
             }
         }
     })

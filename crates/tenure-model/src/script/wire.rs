@@ -21,10 +21,7 @@ pub enum Piece {
 
 /// The stream of a turn in Anthropic's words.
 pub fn anthropic_stream(model: &str, items: &[Item], stop: AnswerStop, usage: Usage) -> Vec<Piece> {
-    let mut out = Out {
-        pieces: Vec::new(),
-        has_names: true,
-    };
+    let mut out = Out { pieces: Vec::new(), has_names: true };
     let counts = json!({
         "input_tokens": usage.input, "cache_read_input_tokens": usage.cache_read,
         "cache_creation_input_tokens": usage.cache_write, "output_tokens": 1,
@@ -36,37 +33,25 @@ pub fn anthropic_stream(model: &str, items: &[Item], stop: AnswerStop, usage: Us
     out.event(&json!({"type": "message_start", "message": message}));
     let (mut next, mut open) = (0usize, None);
     for item in items {
-        let is_block = matches!(
-            item,
-            Item::Think { .. } | Item::Say { .. } | Item::Call { .. }
-        );
+        let is_block = matches!(item, Item::Think { .. } | Item::Say { .. } | Item::Call { .. });
         if is_block && let Some(index) = open.replace(next) {
             out.event(&json!({"type": "content_block_stop", "index": index}));
         }
         let index = next;
-        let delta =
-            |delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+        let delta = |delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
         match item {
             Item::Think { text, pace } => {
                 out.event(&json!({"type": "content_block_start", "index": index, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}));
-                out.paced(text, *pace, |piece| {
-                    delta(json!({"type": "thinking_delta", "thinking": piece}))
-                });
-                out.event(&delta(
-                    json!({"type": "signature_delta", "signature": "c2NyaXB0"}),
-                ));
+                out.paced(text, *pace, |piece| delta(json!({"type": "thinking_delta", "thinking": piece})));
+                out.event(&delta(json!({"type": "signature_delta", "signature": "c2NyaXB0"})));
             }
             Item::Say { text, pace } => {
                 out.event(&json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}));
-                out.paced(text, *pace, |piece| {
-                    delta(json!({"type": "text_delta", "text": piece}))
-                });
+                out.paced(text, *pace, |piece| delta(json!({"type": "text_delta", "text": piece})));
             }
             Item::Call { name, input, pace } => {
                 let block = json!({"type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": {}});
-                out.event(
-                    &json!({"type": "content_block_start", "index": index, "content_block": block}),
-                );
+                out.event(&json!({"type": "content_block_start", "index": index, "content_block": block}));
                 out.paced(&input_text(input), *pace, |piece| {
                     delta(json!({"type": "input_json_delta", "partial_json": piece}))
                 });
@@ -107,37 +92,26 @@ pub fn anthropic_stream(model: &str, items: &[Item], stop: AnswerStop, usage: Us
 
 /// The stream of a turn in the words of Chat Completions.
 pub fn openai_stream(model: &str, items: &[Item], stop: AnswerStop, usage: Usage) -> Vec<Piece> {
-    let mut out = Out {
-        pieces: Vec::new(),
-        has_names: false,
-    };
+    let mut out = Out { pieces: Vec::new(), has_names: false };
     let chunk = |delta: Value, finish: Value| {
         json!({
             "id": "chatcmpl-script", "object": "chat.completion.chunk", "created": 0, "model": model,
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null,
         })
     };
-    out.event(&chunk(
-        json!({"role": "assistant", "content": ""}),
-        Value::Null,
-    ));
+    out.event(&chunk(json!({"role": "assistant", "content": ""}), Value::Null));
     let mut calls = 0;
     for item in items {
         match item {
-            Item::Think { text, pace } => out.paced(text, *pace, |piece| {
-                chunk(json!({"reasoning_content": piece}), Value::Null)
-            }),
-            Item::Say { text, pace } => out.paced(text, *pace, |piece| {
-                chunk(json!({"content": piece}), Value::Null)
-            }),
+            Item::Think { text, pace } => {
+                out.paced(text, *pace, |piece| chunk(json!({"reasoning_content": piece}), Value::Null))
+            }
+            Item::Say { text, pace } => out.paced(text, *pace, |piece| chunk(json!({"content": piece}), Value::Null)),
             Item::Call { name, input, pace } => {
                 let call = json!({"index": calls, "id": format!("call_{calls}"), "type": "function", "function": {"name": name, "arguments": ""}});
                 out.event(&chunk(json!({"tool_calls": [call]}), Value::Null));
                 out.paced(&input_text(input), *pace, |piece| {
-                    chunk(
-                        json!({"tool_calls": [{"index": calls, "function": {"arguments": piece}}]}),
-                        Value::Null,
-                    )
+                    chunk(json!({"tool_calls": [{"index": calls, "function": {"arguments": piece}}]}), Value::Null)
                 });
                 calls += 1;
             }
@@ -205,11 +179,7 @@ impl Out {
             Item::Stall(Some(span)) => self.pieces.push(Piece::Wait(*span)),
             Item::Stall(None) => self.pieces.push(Piece::Forever),
             Item::Cut(Cut::Break) => self.pieces.push(Piece::Break),
-            Item::Cut(Cut::End)
-            | Item::Think { .. }
-            | Item::Say { .. }
-            | Item::Call { .. }
-            | Item::Error { .. } => {}
+            Item::Cut(Cut::End) | Item::Think { .. } | Item::Say { .. } | Item::Call { .. } | Item::Error { .. } => {}
         }
         matches!(item, Item::Cut(_) | Item::Stall(None))
     }

@@ -6,10 +6,7 @@ use tenure_core::failure::Class;
 use tenure_core::{AnswerStop, BlockKind, Json, Usage};
 use tenure_model::{DialectName, StreamEvent};
 
-const BOTH: [(DialectName, &str); 2] = [
-    (DialectName::Anthropic, ANTHROPIC),
-    (DialectName::OpenAi, OPENAI),
-];
+const BOTH: [(DialectName, &str); 2] = [(DialectName::Anthropic, ANTHROPIC), (DialectName::OpenAi, OPENAI)];
 
 /// A stream of one call with these arguments, in the words of Chat Completions.
 fn call(arguments: &str, finish: &str) -> String {
@@ -22,84 +19,29 @@ fn call(arguments: &str, finish: &str) -> String {
 #[test]
 fn an_anthropic_answer_keeps_blocks_in_order_and_what_it_does_not_know_verbatim() {
     let answer = anthropic(ANTHROPIC).unwrap();
-    let raws: Vec<Vec<&str>> = answer
-        .blocks
-        .iter()
-        .map(|block| block.raw.iter().map(Json::as_str).collect())
-        .collect();
-    assert_eq!(
-        raws[0],
-        [r#"{"signature":"c2ln/+==","thinking":"hm","type":"thinking"}"#]
-    );
+    let raws: Vec<Vec<&str>> = answer.blocks.iter().map(|block| block.raw.iter().map(Json::as_str).collect()).collect();
+    assert_eq!(raws[0], [r#"{"signature":"c2ln/+==","thinking":"hm","type":"thinking"}"#]);
     assert_eq!(raws[1], [r#"{"type":"redacted_thinking","data":"abc=="}"#]);
     assert_eq!(
         raws[2],
-        [
-            r#"{"type":"new_kind","big":123456789012345678901234567890}"#,
-            r#"{"text":"Héllo 中😀","type":"text"}"#
-        ]
+        [r#"{"type":"new_kind","big":123456789012345678901234567890}"#, r#"{"text":"Héllo 中😀","type":"text"}"#]
     );
-    assert!(
-        raws[3].is_empty(),
-        "a plain call is written again from its parts"
-    );
-    assert_eq!(
-        answer.blocks[0].kind,
-        BlockKind::Thinking { text: "hm".into() }
-    );
-    assert_eq!(
-        answer.blocks[2].kind,
-        BlockKind::Text {
-            text: "Héllo 中😀".into()
-        }
-    );
+    assert!(raws[3].is_empty(), "a plain call is written again from its parts");
+    assert_eq!(answer.blocks[0].kind, BlockKind::Thinking { text: "hm".into() });
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo 中😀".into() });
     let input = Ok(Json::parse(r#"{"command":"ls"}"#).unwrap());
-    assert_eq!(
-        answer.blocks[3].kind,
-        BlockKind::ToolUse {
-            provider_id: "toolu_1".into(),
-            name: "bash".into(),
-            input
-        }
-    );
-    assert_eq!(
-        answer.usage,
-        Usage {
-            input: 10,
-            output: 7,
-            cache_read: 900,
-            cache_write: 50
-        }
-    );
+    assert_eq!(answer.blocks[3].kind, BlockKind::ToolUse { provider_id: "toolu_1".into(), name: "bash".into(), input });
+    assert_eq!(answer.usage, Usage { input: 10, output: 7, cache_read: 900, cache_write: 50 });
     assert_eq!(answer.stop, AnswerStop::ToolUse);
 }
 
 #[test]
 fn an_openai_answer_counts_cached_tokens_apart_and_keeps_reasoning() {
     let answer = openai(OPENAI).unwrap();
-    assert_eq!(
-        answer.blocks[0].kind,
-        BlockKind::Thinking { text: "hm".into() }
-    );
-    assert_eq!(
-        answer.blocks[0].raw[0].as_str(),
-        r#"{"reasoning_content":"hm"}"#
-    );
-    assert_eq!(
-        answer.blocks[1].kind,
-        BlockKind::Text {
-            text: "Héllo 😀".into()
-        }
-    );
-    assert_eq!(
-        answer.usage,
-        Usage {
-            input: 20,
-            output: 5,
-            cache_read: 80,
-            cache_write: 0
-        }
-    );
+    assert_eq!(answer.blocks[0].kind, BlockKind::Thinking { text: "hm".into() });
+    assert_eq!(answer.blocks[0].raw[0].as_str(), r#"{"reasoning_content":"hm"}"#);
+    assert_eq!(answer.blocks[1].kind, BlockKind::Text { text: "Héllo 😀".into() });
+    assert_eq!(answer.usage, Usage { input: 20, output: 5, cache_read: 80, cache_write: 0 });
     assert_eq!(answer.stop, AnswerStop::ToolUse);
     assert_eq!(inputs(&answer), [Ok(r#"{"command":"ls"}"#.to_owned())]);
 }
@@ -113,20 +55,16 @@ fn previews_name_the_places_that_the_blocks_have_in_the_answer() {
             let text: String = events
                 .iter()
                 .filter_map(|event| match event {
-                    StreamEvent::Text { index, text } | StreamEvent::Thinking { index, text }
-                        if *index == place =>
-                    {
+                    StreamEvent::Text { index, text } | StreamEvent::Thinking { index, text } if *index == place => {
                         Some(text.as_str())
                     }
                     _ => None,
                 })
                 .collect();
-            let starts = events.iter().filter(
-                |event| matches!(event, StreamEvent::BlockStart { index, .. } if *index == place),
-            );
-            let stops = events.iter().filter(
-                |event| matches!(event, StreamEvent::BlockStop { index } if *index == place),
-            );
+            let starts =
+                events.iter().filter(|event| matches!(event, StreamEvent::BlockStart { index, .. } if *index == place));
+            let stops =
+                events.iter().filter(|event| matches!(event, StreamEvent::BlockStop { index } if *index == place));
             assert_eq!((starts.count(), stops.count()), (1, 1), "{dialect} {place}");
             match &block.kind {
                 BlockKind::Text { text: whole } | BlockKind::Thinking { text: whole } => {
@@ -140,24 +78,15 @@ fn previews_name_the_places_that_the_blocks_have_in_the_answer() {
 
 #[test]
 fn o_001_an_error_event_inside_a_200_stream_is_classified_by_its_type() {
-    let start = ANTHROPIC
-        .find("event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":4")
-        .unwrap();
+    let start =
+        ANTHROPIC.find("event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":4").unwrap();
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"},\"request_id\":\"req_1\"}\n\n";
     let failure = anthropic(&format!("{}{error}", &ANTHROPIC[..start])).unwrap_err();
-    assert_eq!(
-        (failure.class, failure.kind.as_str()),
-        (Class::Transient, "overloaded_error")
-    );
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Transient, "overloaded_error"));
     assert_eq!(failure.request_id.as_deref(), Some("req_1"));
     // Some gateways leave the event names out.
     let unnamed = error.trim_start_matches("event: error\n");
-    assert_eq!(
-        anthropic(&format!("{}{unnamed}", &ANTHROPIC[..start]))
-            .unwrap_err()
-            .class,
-        Class::Transient
-    );
+    assert_eq!(anthropic(&format!("{}{unnamed}", &ANTHROPIC[..start])).unwrap_err().class, Class::Transient);
     let openai_error = "data: {\"choices\":[{\"delta\":{\"content\":\"Hal\"}}]}\n\ndata: {\"error\":{\"message\":\"slow down\",\"code\":\"rate_limit_exceeded\"}}\n\n";
     assert_eq!(openai(openai_error).unwrap_err().class, Class::RateLimit);
 }
@@ -166,19 +95,13 @@ fn o_001_an_error_event_inside_a_200_stream_is_classified_by_its_type() {
 fn o_002_an_error_as_the_very_first_event_is_the_same() {
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     let (events, end) = decode(DialectName::Anthropic, [error.as_bytes()]);
-    assert_eq!(
-        (events, end.unwrap_err().class),
-        (Vec::new(), Class::Transient)
-    );
+    assert_eq!((events, end.unwrap_err().class), (Vec::new(), Class::Transient));
 }
 
 #[test]
 fn o_003_a_stream_cut_inside_a_tool_call_is_incomplete() {
     let cut = ANTHROPIC.find("\\\"ls\\\"").unwrap();
-    assert_eq!(
-        anthropic(&ANTHROPIC[..cut]).unwrap_err().class,
-        Class::Incomplete
-    );
+    assert_eq!(anthropic(&ANTHROPIC[..cut]).unwrap_err().class, Class::Incomplete);
     let cut = OPENAI.find("and\\\"").unwrap();
     assert_eq!(openai(&OPENAI[..cut]).unwrap_err().class, Class::Incomplete);
 }
@@ -192,12 +115,8 @@ fn o_003_a_message_delta_with_a_stop_reason_is_a_terminal_marker() {
 #[test]
 fn o_004_a_finish_reason_is_the_end_and_content_alone_is_not() {
     let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
-    assert_eq!(
-        openai(&format!("{chunk}{chunk}")).unwrap_err().class,
-        Class::Incomplete
-    );
-    let finished =
-        format!("{chunk}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n");
+    assert_eq!(openai(&format!("{chunk}{chunk}")).unwrap_err().class, Class::Incomplete);
+    let finished = format!("{chunk}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n");
     assert_eq!(openai(&finished).unwrap().stop, AnswerStop::EndTurn);
 }
 
@@ -217,15 +136,8 @@ fn o_009_line_ends_do_not_matter() {
 fn o_010_a_bad_byte_is_one_replacement_character_and_the_stream_goes_on() {
     let (before, after) = ANTHROPIC.split_once("中").unwrap();
     let bytes = [before.as_bytes(), b"\xff", after.as_bytes()].concat();
-    let answer = decode(DialectName::Anthropic, [bytes.as_slice()])
-        .1
-        .unwrap();
-    assert_eq!(
-        answer.blocks[2].kind,
-        BlockKind::Text {
-            text: "Héllo \u{fffd}😀".into()
-        }
-    );
+    let answer = decode(DialectName::Anthropic, [bytes.as_slice()]).1.unwrap();
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo \u{fffd}😀".into() });
 }
 
 #[test]
@@ -234,38 +146,20 @@ fn o_011_a_length_stop_says_that_the_answer_was_cut_and_mends_nothing() {
     assert_eq!(answer.stop, AnswerStop::MaxTokens);
     assert!(inputs(&answer)[0].is_err());
     let answer = openai(&call("{}", "length")).unwrap();
-    assert_eq!(
-        answer.stop,
-        AnswerStop::MaxTokens,
-        "also if the arguments happen to parse"
-    );
-    let answer = anthropic(&ANTHROPIC.replace(
-        "\"stop_reason\":\"tool_use\"",
-        "\"stop_reason\":\"max_tokens\"",
-    ))
-    .unwrap();
+    assert_eq!(answer.stop, AnswerStop::MaxTokens, "also if the arguments happen to parse");
+    let answer =
+        anthropic(&ANTHROPIC.replace("\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\"")).unwrap();
     assert_eq!(answer.stop, AnswerStop::MaxTokens);
 }
 
 #[test]
 fn o_012_malformed_arguments_carry_the_parse_message_and_none_at_all_is_an_empty_object() {
     let answer = openai(&call(r#"{"op": listt_files"}"#, "tool_calls")).unwrap();
-    assert!(
-        inputs(&answer)[0].as_ref().unwrap_err().contains("line 1"),
-        "{answer:?}"
-    );
+    assert!(inputs(&answer)[0].as_ref().unwrap_err().contains("line 1"), "{answer:?}");
     for arguments in ["", "null", " "] {
-        assert_eq!(
-            inputs(&openai(&call(arguments, "tool_calls")).unwrap()),
-            [Ok("{}".to_owned())]
-        );
+        assert_eq!(inputs(&openai(&call(arguments, "tool_calls")).unwrap()), [Ok("{}".to_owned())]);
     }
-    let answer = anthropic(
-        &ANTHROPIC
-            .replace("{\\\"command\\\":", "")
-            .replace("\\\"ls\\\"}", ""),
-    )
-    .unwrap();
+    let answer = anthropic(&ANTHROPIC.replace("{\\\"command\\\":", "").replace("\\\"ls\\\"}", "")).unwrap();
     assert_eq!(inputs(&answer), [Ok("{}".to_owned())]);
 }
 
@@ -276,8 +170,7 @@ fn o_013_calls_with_the_same_id_stay_apart() {
             "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{{index}\"id\":\"{id}\",\"function\":{{\"name\":\"{name}\",\"arguments\":\"{arguments}\"}}}}]}}}}]}}\n\n"
         )
     };
-    let end =
-        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     for stream in [
         // Two calls with one id.
         piece("\"index\":0,", "x:0", "f", "{}") + &piece("\"index\":1,", "x:0", "f", "{}"),
@@ -293,16 +186,9 @@ fn o_013_calls_with_the_same_id_stay_apart() {
 
 #[test]
 fn o_014_an_unknown_tool_name_comes_through_for_the_core_to_refuse() {
-    let answer =
-        openai(&call("{}", "stop").replace("\"f\"", "\"multi_tool_use.parallel\"")).unwrap();
-    assert!(
-        matches!(&answer.blocks[0].kind, BlockKind::ToolUse { name, .. } if name == "multi_tool_use.parallel")
-    );
-    assert_eq!(
-        answer.stop,
-        AnswerStop::ToolUse,
-        "the call is there, whatever the reason says"
-    );
+    let answer = openai(&call("{}", "stop").replace("\"f\"", "\"multi_tool_use.parallel\"")).unwrap();
+    assert!(matches!(&answer.blocks[0].kind, BlockKind::ToolUse { name, .. } if name == "multi_tool_use.parallel"));
+    assert_eq!(answer.stop, AnswerStop::ToolUse, "the call is there, whatever the reason says");
 }
 
 #[test]
@@ -317,12 +203,7 @@ fn o_016_a_stop_for_tools_without_any_tool_is_an_empty_answer() {
 #[test]
 fn o_030_nul_in_text_comes_through() {
     let answer = anthropic(&ANTHROPIC.replace("中😀", "x\\u0000y")).unwrap();
-    assert_eq!(
-        answer.blocks[2].kind,
-        BlockKind::Text {
-            text: "Héllo x\0y".into()
-        }
-    );
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo x\0y".into() });
 }
 
 #[test]
@@ -330,12 +211,7 @@ fn o_031_lone_surrogates_in_text_and_arguments_are_replaced_and_pairs_stay() {
     let answer = anthropic(&ANTHROPIC.replace("\\\"ls\\\"", "\\\"\\\\ud99c\\\"")).unwrap();
     assert_eq!(inputs(&answer), [Ok(r#"{"command":"\ufffd"}"#.to_owned())]);
     let answer = anthropic(&ANTHROPIC.replace("中😀", "\\ud99c \\ud83d\\ude00")).unwrap();
-    assert_eq!(
-        answer.blocks[2].kind,
-        BlockKind::Text {
-            text: "Héllo \u{fffd} 😀".into()
-        }
-    );
+    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo \u{fffd} 😀".into() });
     let answer = openai(&call("\"\\ud99c\"", "tool_calls")).unwrap();
     assert_eq!(inputs(&answer), [Ok("\"\\ufffd\"".to_owned())]);
 }
@@ -354,7 +230,8 @@ fn o_090_deep_tool_arguments_are_malformed_and_nothing_more() {
 
 #[test]
 fn a_refusal_and_a_content_filter_are_refusals() {
-    let refused = "data: {\"choices\":[{\"delta\":{\"refusal\":\"No.\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let refused =
+        "data: {\"choices\":[{\"delta\":{\"refusal\":\"No.\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     assert_eq!(openai(refused).unwrap().stop, AnswerStop::Refusal);
     let filtered = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"content_filter\"}]}\n\n";
     assert_eq!(openai(filtered).unwrap().stop, AnswerStop::Refusal);
@@ -362,15 +239,10 @@ fn a_refusal_and_a_content_filter_are_refusals() {
 
 #[test]
 fn fields_that_gateways_add_to_calls_are_kept() {
-    let text = call("{}", "tool_calls").replace(
-        "\"id\":\"c\"",
-        "\"id\":\"c\",\"extra_content\":{\"google\":{\"thought_signature\":\"s\"}}",
-    );
+    let text = call("{}", "tool_calls")
+        .replace("\"id\":\"c\"", "\"id\":\"c\",\"extra_content\":{\"google\":{\"thought_signature\":\"s\"}}");
     let answer = openai(&text).unwrap();
-    assert_eq!(
-        answer.blocks[0].raw[0].as_str(),
-        r#"{"extra_content":{"google":{"thought_signature":"s"}}}"#
-    );
+    assert_eq!(answer.blocks[0].raw[0].as_str(), r#"{"extra_content":{"google":{"thought_signature":"s"}}}"#);
 }
 
 #[test]
@@ -379,11 +251,7 @@ fn every_cut_gives_the_same_previews_and_the_same_answer() {
         let whole = decode(dialect, [text.as_bytes()]);
         for cut in 0..text.len() {
             let (before, after) = text.as_bytes().split_at(cut);
-            assert_eq!(
-                decode(dialect, [before, after]),
-                whole,
-                "{dialect} cut at {cut}"
-            );
+            assert_eq!(decode(dialect, [before, after]), whole, "{dialect} cut at {cut}");
         }
         assert_eq!(decode(dialect, text.as_bytes().chunks(1)), whole);
     }
@@ -391,16 +259,12 @@ fn every_cut_gives_the_same_previews_and_the_same_answer() {
 
 #[test]
 fn a_stream_that_ends_anywhere_before_its_marker_is_never_an_answer() {
-    for (dialect, text, marker) in [
-        (DialectName::Anthropic, ANTHROPIC, "\"stop_reason\""),
-        (DialectName::OpenAi, OPENAI, "\"finish_reason\""),
-    ] {
+    for (dialect, text, marker) in
+        [(DialectName::Anthropic, ANTHROPIC, "\"stop_reason\""), (DialectName::OpenAi, OPENAI, "\"finish_reason\"")]
+    {
         for end in 0..text.find(marker).unwrap() {
             assert_eq!(
-                decode(dialect, [&text.as_bytes()[..end]])
-                    .1
-                    .unwrap_err()
-                    .class,
+                decode(dialect, [&text.as_bytes()[..end]]).1.unwrap_err().class,
                 Class::Incomplete,
                 "{dialect} {end}"
             );
@@ -410,18 +274,11 @@ fn a_stream_that_ends_anywhere_before_its_marker_is_never_an_answer() {
 
 #[test]
 fn an_endless_answer_ends_at_the_bound() {
-    let event = format!(
-        "data: {{\"type\":\"ping\",\"x\":\"{}\"}}\n\n",
-        "x".repeat(1 << 20)
-    );
+    let event = format!("data: {{\"type\":\"ping\",\"x\":\"{}\"}}\n\n", "x".repeat(1 << 20));
     let chunks = std::iter::repeat_n(event.as_bytes(), 70);
     let failure = decode(DialectName::Anthropic, chunks).1.unwrap_err();
     assert_eq!(failure.class, Class::Incomplete);
-    assert!(
-        failure.message.contains("larger than"),
-        "{}",
-        failure.message
-    );
+    assert!(failure.message.contains("larger than"), "{}", failure.message);
 }
 
 /// The same bytes in one chunk and in chunks of these sizes.

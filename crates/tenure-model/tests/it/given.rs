@@ -44,10 +44,7 @@ pub(crate) const OPENAI: &str = concat!(
 pub(crate) type End = Result<Answer, Failure>;
 
 /// Decodes these chunks; the events, and how it ended.
-pub(crate) fn decode<'a>(
-    dialect: DialectName,
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> (Vec<StreamEvent>, End) {
+pub(crate) fn decode<'a>(dialect: DialectName, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<StreamEvent>, End) {
     let mut decoder = decoder(dialect, "p/m").unwrap();
     let mut events = Vec::new();
     for chunk in chunks {
@@ -70,16 +67,10 @@ pub(crate) fn openai(text: &str) -> End {
 /// The inputs of the calls of an answer.
 pub(crate) fn inputs(answer: &Answer) -> Vec<Result<String, String>> {
     let input = |kind: &BlockKind| match kind {
-        BlockKind::ToolUse { input, .. } => {
-            Some(input.clone().map(|json| json.as_str().to_owned()))
-        }
+        BlockKind::ToolUse { input, .. } => Some(input.clone().map(|json| json.as_str().to_owned())),
         BlockKind::Text { .. } | BlockKind::Thinking { .. } => None,
     };
-    answer
-        .blocks
-        .iter()
-        .filter_map(|block| input(&block.kind))
-        .collect()
+    answer.blocks.iter().filter_map(|block| input(&block.kind)).collect()
 }
 
 pub(crate) fn prompt(messages: Vec<Message>) -> Prompt {
@@ -91,10 +82,8 @@ pub(crate) fn prompt(messages: Vec<Message>) -> Prompt {
         tools: vec![ToolSpec {
             name: "bash".into(),
             description: "Runs a command.".into(),
-            input_schema: tenure_core::Json::parse(
-                r#"{"type":"object","properties":{"command":{"type":"string"}}}"#,
-            )
-            .unwrap(),
+            input_schema: tenure_core::Json::parse(r#"{"type":"object","properties":{"command":{"type":"string"}}}"#)
+                .unwrap(),
         }],
         max_output_tokens: 100,
     }
@@ -105,9 +94,5 @@ pub(crate) fn said(text: &str) -> Message {
 }
 
 pub(crate) fn context(attempt: u32) -> CallContext {
-    CallContext {
-        session: SessionId::from_bits(1),
-        step: 1,
-        attempt,
-    }
+    CallContext { session: SessionId::from_bits(1), step: 1, attempt }
 }

@@ -13,9 +13,7 @@ use tenure_model::{DialectName, Models, ProviderConfig, Providers, StreamEvent};
 const KEY: &str = "sk-test-0123456789";
 
 async fn server(reply: ScriptReply) -> ScriptServer {
-    ScriptServer::start(Arc::new(move |_| reply.clone()))
-        .await
-        .unwrap()
+    ScriptServer::start(Arc::new(move |_| reply.clone())).await.unwrap()
 }
 
 /// A file with the key; it lives as long as the value.
@@ -34,58 +32,34 @@ async fn call_with(config: ProviderConfig) -> Outcome {
     let providers = Providers::new(BTreeMap::from([("p".to_owned(), config)]), None).unwrap();
     let resolved = providers.resolve("p/m").unwrap();
     let mut events = Vec::new();
-    let end = resolved
-        .model
-        .call(&prompt(vec![said("hi")]), &context(1), &mut |event| {
-            events.push(event)
-        })
-        .await;
+    let end = resolved.model.call(&prompt(vec![said("hi")]), &context(1), &mut |event| events.push(event)).await;
     Outcome { events, end }
 }
 
 fn config(dialect: DialectName, server: &ScriptServer) -> ProviderConfig {
-    ProviderConfig {
-        base_url: Some(server.base_url()),
-        ..ProviderConfig::new(dialect)
-    }
+    ProviderConfig { base_url: Some(server.base_url()), ..ProviderConfig::new(dialect) }
 }
 
 /// One call of a model behind a server that gives this reply.
 async fn call(dialect: DialectName, reply: ScriptReply) -> Outcome {
     let (server, key) = (server(reply).await, key_file());
-    call_with(ProviderConfig {
-        api_key_file: Some(key.path().to_owned()),
-        ..config(dialect, &server)
-    })
-    .await
+    call_with(ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(dialect, &server) }).await
 }
 
 fn pieces(text: &str, size: usize) -> Vec<Piece> {
-    text.as_bytes()
-        .chunks(size)
-        .map(|chunk| Piece::Bytes(chunk.to_vec()))
-        .collect()
+    text.as_bytes().chunks(size).map(|chunk| Piece::Bytes(chunk.to_vec())).collect()
 }
 
 #[tokio::test]
 async fn both_dialects_answer_over_a_socket_whatever_the_chunks() {
-    for (dialect, text, expected) in [
-        (DialectName::Anthropic, ANTHROPIC, anthropic(ANTHROPIC)),
-        (DialectName::OpenAi, OPENAI, openai(OPENAI)),
-    ] {
+    for (dialect, text, expected) in
+        [(DialectName::Anthropic, ANTHROPIC, anthropic(ANTHROPIC)), (DialectName::OpenAi, OPENAI, openai(OPENAI))]
+    {
         for size in [3, 64, 10_000] {
             let reply = ScriptReply::stream(pieces(text, size)).with_header("request-id", "req_9");
             let outcome = call(dialect, reply).await;
-            assert_eq!(
-                outcome.events[0],
-                StreamEvent::Started {
-                    request_id: Some("req_9".into())
-                }
-            );
-            let expected = Answer {
-                request_id: Some("req_9".into()),
-                ..expected.clone().unwrap()
-            };
+            assert_eq!(outcome.events[0], StreamEvent::Started { request_id: Some("req_9".into()) });
+            let expected = Answer { request_id: Some("req_9".into()), ..expected.clone().unwrap() };
             assert_eq!(outcome.end.unwrap(), expected, "{dialect} {size}");
         }
     }
@@ -96,24 +70,14 @@ async fn the_key_is_sent_in_the_dialects_header_and_nowhere_else() {
     let key = key_file();
     for (dialect, name, value) in [
         (DialectName::Anthropic, "x-api-key", KEY.to_owned()),
-        (
-            DialectName::OpenAi,
-            "authorization",
-            format!("Bearer {KEY}"),
-        ),
+        (DialectName::OpenAi, "authorization", format!("Bearer {KEY}")),
     ] {
         let server = server(ScriptReply::stream(pieces("", 1))).await;
-        let _ = call_with(ProviderConfig {
-            api_key_file: Some(key.path().to_owned()),
-            ..config(dialect, &server)
-        })
-        .await;
+        let _ =
+            call_with(ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(dialect, &server) }).await;
         let requests = server.requests();
-        let carrying: Vec<&(String, String)> = requests[0]
-            .headers
-            .iter()
-            .filter(|(_, value)| value.contains(KEY))
-            .collect();
+        let carrying: Vec<&(String, String)> =
+            requests[0].headers.iter().filter(|(_, value)| value.contains(KEY)).collect();
         assert_eq!(carrying, [&(name.to_owned(), value)]);
         assert!(!String::from_utf8_lossy(&requests[0].body).contains(KEY));
     }
@@ -121,19 +85,10 @@ async fn the_key_is_sent_in_the_dialects_header_and_nowhere_else() {
 
 #[tokio::test]
 async fn o_088_a_key_that_the_provider_quotes_is_masked() {
-    let body =
-        format!(r#"{{"error":{{"type":"authentication_error","message":"bad key {KEY}"}}}}"#);
-    let failure = call(
-        DialectName::Anthropic,
-        ScriptReply::whole(401, "application/json", body),
-    )
-    .await
-    .end
-    .unwrap_err();
-    assert_eq!(
-        (failure.class, failure.message.as_str()),
-        (Class::Credential, "bad key [redacted]")
-    );
+    let body = format!(r#"{{"error":{{"type":"authentication_error","message":"bad key {KEY}"}}}}"#);
+    let failure =
+        call(DialectName::Anthropic, ScriptReply::whole(401, "application/json", body)).await.end.unwrap_err();
+    assert_eq!((failure.class, failure.message.as_str()), (Class::Credential, "bad key [redacted]"));
 }
 
 #[tokio::test]
@@ -144,10 +99,7 @@ async fn a_missing_key_is_a_failure_of_the_credential_that_names_its_place() {
         ..config(DialectName::Anthropic, &server)
     };
     let failure = call_with(missing).await.end.unwrap_err();
-    assert_eq!(
-        (failure.class, failure.kind.as_str()),
-        (Class::Credential, "missing_key")
-    );
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Credential, "missing_key"));
     assert!(failure.message.contains("TENURE_TEST_NO_SUCH_KEY"));
     assert!(server.requests().is_empty());
 }
@@ -156,23 +108,15 @@ async fn a_missing_key_is_a_failure_of_the_credential_that_names_its_place() {
 async fn a_key_that_changes_is_used_by_the_next_call() {
     let server = server(ScriptReply::stream(pieces(ANTHROPIC, 100))).await;
     let key = key_file();
-    let config = ProviderConfig {
-        api_key_file: Some(key.path().to_owned()),
-        ..config(DialectName::Anthropic, &server)
-    };
+    let config =
+        ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(DialectName::Anthropic, &server) };
     let providers = Providers::new(BTreeMap::from([("p".to_owned(), config)]), None).unwrap();
     let model = providers.resolve("p/m").unwrap().model;
     for expected in [KEY, "another-key"] {
         std::fs::write(key.path(), expected).unwrap();
-        model
-            .call(&prompt(vec![said("hi")]), &context(1), &mut |_| {})
-            .await
-            .unwrap();
+        model.call(&prompt(vec![said("hi")]), &context(1), &mut |_| {}).await.unwrap();
         let sent = server.requests().pop().unwrap();
-        assert!(
-            sent.headers
-                .contains(&("x-api-key".to_owned(), expected.to_owned()))
-        );
+        assert!(sent.headers.contains(&("x-api-key".to_owned(), expected.to_owned())));
     }
 }
 
@@ -190,30 +134,17 @@ async fn o_003_a_connection_that_ends_or_breaks_inside_a_tool_call_is_incomplete
 async fn a_connection_that_breaks_after_the_marker_does_not_matter() {
     let cut = OPENAI.find("data: [DONE]").unwrap();
     let body = [pieces(&OPENAI[..cut], 100), vec![Piece::Break]].concat();
-    assert_eq!(
-        call(DialectName::OpenAi, ScriptReply::stream(body))
-            .await
-            .end,
-        openai(OPENAI)
-    );
+    assert_eq!(call(DialectName::OpenAi, ScriptReply::stream(body)).await.end, openai(OPENAI));
     // Nothing is waited for once the marker is there.
     let body = [pieces(ANTHROPIC, 100), vec![Piece::Forever]].concat();
-    assert_eq!(
-        call(DialectName::Anthropic, ScriptReply::stream(body))
-            .await
-            .end,
-        anthropic(ANTHROPIC)
-    );
+    assert_eq!(call(DialectName::Anthropic, ScriptReply::stream(body)).await.end, anthropic(ANTHROPIC));
 }
 
 #[tokio::test]
 async fn o_005_a_429_without_credit_is_quota_and_is_asked_once() {
     let body = r#"{"error":{"code":"insufficient_quota","type":"insufficient_quota","message":"no credit"}}"#;
     let server = server(ScriptReply::whole(429, "application/json", body)).await;
-    let failure = call_with(config(DialectName::OpenAi, &server))
-        .await
-        .end
-        .unwrap_err();
+    let failure = call_with(config(DialectName::OpenAi, &server)).await.end.unwrap_err();
     assert_eq!((failure.class, failure.status), (Class::Quota, Some(429)));
     assert_eq!(server.requests().len(), 1);
 }
@@ -244,20 +175,13 @@ async fn o_006_hints_and_request_ids_of_an_error_reply_are_kept() {
 async fn o_018_pages_of_proxies_are_transient_and_never_shown() {
     for reply in [
         ScriptReply::whole(524, "text/plain", ""),
-        ScriptReply::whole(
-            520,
-            "text/html",
-            "<html>web server is returning an unknown error</html>",
-        ),
+        ScriptReply::whole(520, "text/html", "<html>web server is returning an unknown error</html>"),
         ScriptReply::whole(200, "text/html", "<!DOCTYPE html>"),
         ScriptReply::whole(200, "application/json", "upstream error"),
     ] {
         let status = reply.status;
         let failure = call(DialectName::OpenAi, reply).await.end.unwrap_err();
-        assert_eq!(
-            (failure.class, failure.status),
-            (Class::Transient, Some(status))
-        );
+        assert_eq!((failure.class, failure.status), (Class::Transient, Some(status)));
         assert!(
             !failure.message.contains("html") && !failure.message.contains("upstream error"),
             "{}",
@@ -269,8 +193,7 @@ async fn o_018_pages_of_proxies_are_transient_and_never_shown() {
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let target = server(ScriptReply::stream(pieces(ANTHROPIC, 100))).await;
-    let reply =
-        ScriptReply::whole(307, "text/plain", "").with_header("location", &target.base_url());
+    let reply = ScriptReply::whole(307, "text/plain", "").with_header("location", &target.base_url());
     let failure = call(DialectName::Anthropic, reply).await.end.unwrap_err();
     assert_eq!(failure.class, Class::Config);
     assert!(target.requests().is_empty());
@@ -282,22 +205,14 @@ async fn silence_ends_the_attempt_at_its_limit() {
     let key = key_file();
     let body = [pieces(&ANTHROPIC[..600], 100), vec![Piece::Forever]].concat();
     let server = server(ScriptReply::stream(body)).await;
-    let mut config = ProviderConfig {
-        api_key_file: Some(key.path().to_owned()),
-        ..config(DialectName::Anthropic, &server)
-    };
+    let mut config =
+        ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(DialectName::Anthropic, &server) };
     config.timeouts.idle = short;
     let failure = call_with(config.clone()).await.end.unwrap_err();
-    assert_eq!(
-        (failure.class, failure.kind.as_str()),
-        (Class::Incomplete, "idle_timeout")
-    );
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Incomplete, "idle_timeout"));
     config.timeouts.idle = Duration::from_secs(60);
     config.timeouts.total = short;
-    assert_eq!(
-        call_with(config).await.end.unwrap_err().kind,
-        "total_timeout"
-    );
+    assert_eq!(call_with(config).await.end.unwrap_err().kind, "total_timeout");
 }
 
 #[tokio::test]
@@ -308,10 +223,7 @@ async fn silence_before_the_first_byte_has_its_own_limit() {
     config.base_url = Some(format!("http://{}", listener.local_addr().unwrap()));
     config.timeouts.first_byte = Duration::from_millis(30);
     let failure = call_with(config).await.end.unwrap_err();
-    assert_eq!(
-        (failure.class, failure.kind.as_str()),
-        (Class::Transient, "first_byte_timeout")
-    );
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Transient, "first_byte_timeout"));
 }
 
 #[tokio::test]
@@ -319,17 +231,11 @@ async fn nobody_there_is_transient() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let config = ProviderConfig {
-        base_url: Some(format!("http://{address}")),
-        ..ProviderConfig::new(DialectName::OpenAi)
-    };
+    let config =
+        ProviderConfig { base_url: Some(format!("http://{address}")), ..ProviderConfig::new(DialectName::OpenAi) };
     let failure = call_with(config).await.end.unwrap_err();
     assert_eq!(failure.class, Class::Transient);
-    assert!(
-        failure.message.contains("cannot be reached"),
-        "{}",
-        failure.message
-    );
+    assert!(failure.message.contains("cannot be reached"), "{}", failure.message);
 }
 
 #[test]
@@ -337,10 +243,7 @@ fn names_of_models_lead_to_providers() {
     let mut openai = ProviderConfig::new(DialectName::OpenAi);
     openai.models.push("org/llama".to_owned());
     let configs = BTreeMap::from([
-        (
-            "anthropic".to_owned(),
-            ProviderConfig::new(DialectName::Anthropic),
-        ),
+        ("anthropic".to_owned(), ProviderConfig::new(DialectName::Anthropic)),
         ("local".to_owned(), openai),
     ]);
     let providers = Providers::new(configs, Some("local/big".into())).unwrap();
@@ -357,10 +260,7 @@ fn names_of_models_lead_to_providers() {
         ("x", Err("model_unknown")),
     ] {
         let resolved = providers.resolve(name);
-        let found = resolved
-            .as_ref()
-            .map(|resolved| resolved.full_name.as_str())
-            .map_err(|problem| problem.code);
+        let found = resolved.as_ref().map(|resolved| resolved.full_name.as_str()).map_err(|problem| problem.code);
         assert_eq!(found, expected, "{name}");
     }
 }
@@ -371,13 +271,8 @@ fn providers_that_cannot_work_are_refused_with_a_hint() {
         base_url: Some(base_url.to_owned()),
         ..ProviderConfig::new(DialectName::OpenAi)
     };
-    for (name, config) in [
-        ("a/b", with("http://h")),
-        ("a", with("localhost:1")),
-        ("a", with("ftp://h")),
-    ] {
-        let problem =
-            Providers::new(BTreeMap::from([(name.to_owned(), config)]), None).unwrap_err();
+    for (name, config) in [("a/b", with("http://h")), ("a", with("localhost:1")), ("a", with("ftp://h"))] {
+        let problem = Providers::new(BTreeMap::from([(name.to_owned(), config)]), None).unwrap_err();
         assert_eq!(problem.code, "provider_invalid");
         assert!(!problem.hint.is_empty());
     }

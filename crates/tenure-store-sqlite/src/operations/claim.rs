@@ -26,62 +26,30 @@ pub(crate) struct Granted {
 pub(crate) type Turn = Option<String>;
 
 /// Leases sessions: oldest first for each tenant, the tenants in turn (promise P16).
-pub(crate) fn claim(
-    work: &mut Work<'_>,
-    claim: &Claim,
-    turn: &mut Turn,
-) -> Result<Vec<Granted>, Error> {
+pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim, turn: &mut Turn) -> Result<Vec<Granted>, Error> {
     // In the same transaction: a claim that was delayed past its node's death gives nothing (hazard Z-04).
-    match rows::first(
-        work.connection,
-        sql::IS_NODE_DEAD,
-        [key(claim.node.bits())],
-        |row| row.get(0),
-    )? {
+    match rows::first(work.connection, sql::IS_NODE_DEAD, [key(claim.node.bits())], |row| row.get(0))? {
         Some(false) => {}
         Some(true) => {
-            return Err(Error::new(
-                Kind::Fenced,
-                format!("node {} is dead", claim.node),
-            ));
+            return Err(Error::new(Kind::Fenced, format!("node {} is dead", claim.node)));
         }
         None => {
-            return Err(Error::new(
-                Kind::Fenced,
-                format!("node {} is not registered", claim.node),
-            ));
+            return Err(Error::new(Kind::Fenced, format!("node {} is not registered", claim.node)));
         }
     }
     let params = (key(claim.node.bits()), key(claim.id.bits()));
-    let mut granted = rows::all(work.connection, sql::LEASES_OF_CLAIM, params, |row| {
-        Granted::of(row, claim, work.now)
-    })?;
+    let mut granted =
+        rows::all(work.connection, sql::LEASES_OF_CLAIM, params, |row| Granted::of(row, claim, work.now))?;
     if granted.is_empty() {
-        for (place, id) in choose(work, claim.limit.min(MAX_PAGE), turn)?
-            .into_iter()
-            .enumerate()
-        {
+        for (place, id) in choose(work, claim.limit.min(MAX_PAGE), turn)?.into_iter().enumerate() {
             let nonce = key(nonce(claim.id, place).bits());
-            let params = (
-                key(id.bits()),
-                nonce,
-                key(claim.node.bits()),
-                key(claim.id.bits()),
-                work.now.0,
-            );
-            granted.extend(rows::first(work.connection, sql::LEASE, params, |row| {
-                Granted::of(row, claim, work.now)
-            })?);
+            let params = (key(id.bits()), nonce, key(claim.node.bits()), key(claim.id.bits()), work.now.0);
+            granted.extend(rows::first(work.connection, sql::LEASE, params, |row| Granted::of(row, claim, work.now))?);
             work.hints.push(Hint::Session(id));
         }
     }
     for lease in &mut granted {
-        lease.inbox = rows::inbox(
-            work.connection,
-            lease.lease.session,
-            lease.consumed,
-            lease.tail,
-        )?;
+        lease.inbox = rows::inbox(work.connection, lease.lease.session, lease.consumed, lease.tail)?;
     }
     Ok(granted)
 }
@@ -89,12 +57,7 @@ pub(crate) fn claim(
 /// Parks a session that cannot be read, so that it is not claimed again and again; the others go on
 /// (case O-038). Returns whether the lease was still held.
 pub(crate) fn set_aside(work: &mut Work<'_>, lease: &Lease) -> Result<bool, Error> {
-    let params = (
-        key(lease.session.bits()),
-        rows::number(lease.epoch),
-        key(lease.nonce.bits()),
-        work.now.0,
-    );
+    let params = (key(lease.session.bits()), rows::number(lease.epoch), key(lease.nonce.bits()), work.now.0);
     work.hints.push(Hint::Session(lease.session));
     Ok(rows::run(work.connection, sql::SET_ASIDE, params)? > 0)
 }
@@ -125,10 +88,7 @@ fn nonce(claim: LeaseId, place: usize) -> LeaseId {
     let mut seed = claim.bits().to_be_bytes().to_vec();
     seed.extend_from_slice(&(place as u64).to_be_bytes());
     let hash = digest(&SHA256, &seed);
-    let bytes = hash
-        .as_ref()
-        .first_chunk::<16>()
-        .expect("a digest has 32 bytes");
+    let bytes = hash.as_ref().first_chunk::<16>().expect("a digest has 32 bytes");
     LeaseId::from_bits(u128::from_be_bytes(*bytes))
 }
 
@@ -136,12 +96,9 @@ fn nonce(claim: LeaseId, place: usize) -> LeaseId {
 fn choose(work: &Work<'_>, limit: usize, turn: &mut Turn) -> Result<Vec<SessionId>, Error> {
     let mut queues: VecDeque<(String, VecDeque<SessionId>)> = VecDeque::new();
     for tenant in tenants(work, limit, turn.as_deref())? {
-        let ids = rows::all(
-            work.connection,
-            sql::QUEUE_OF_TENANT,
-            (&tenant, limit),
-            |row| rows::bits(row, 0).map(SessionId::from_bits),
-        )?;
+        let ids = rows::all(work.connection, sql::QUEUE_OF_TENANT, (&tenant, limit), |row| {
+            rows::bits(row, 0).map(SessionId::from_bits)
+        })?;
         queues.push_back((tenant, ids.into()));
     }
     let mut chosen = Vec::new();
@@ -159,16 +116,8 @@ fn choose(work: &Work<'_>, limit: usize, turn: &mut Turn) -> Result<Vec<SessionI
 
 /// Tenants that have something queued, at most `limit`, beginning after `last`.
 fn tenants(work: &Work<'_>, limit: usize, last: Option<&str>) -> Result<Vec<String>, Error> {
-    let first = || {
-        rows::first(work.connection, sql::FIRST_TENANT, [], |row| {
-            row.get::<_, String>(0)
-        })
-    };
-    let after = |tenant: &str| {
-        rows::first(work.connection, sql::NEXT_TENANT, [tenant], |row| {
-            row.get::<_, String>(0)
-        })
-    };
+    let first = || rows::first(work.connection, sql::FIRST_TENANT, [], |row| row.get::<_, String>(0));
+    let after = |tenant: &str| rows::first(work.connection, sql::NEXT_TENANT, [tenant], |row| row.get::<_, String>(0));
     let mut tenants = Vec::new();
     let mut next = match last {
         Some(last) => after(last)?,

@@ -42,43 +42,20 @@ pub(crate) struct Done {
 
 /// Refuses a checkpoint that breaks a rule of the port, before anything is encoded.
 pub(crate) fn check(checkpoint: &Checkpoint) -> Result<(), Error> {
-    let Checkpoint {
-        lease,
-        events,
-        session,
-        ..
-    } = checkpoint;
-    let invalid = |message: String| {
-        Err(Error::new(
-            Kind::Invalid,
-            format!("session {}: {message}", lease.session),
-        ))
-    };
+    let Checkpoint { lease, events, session, .. } = checkpoint;
+    let invalid = |message: String| Err(Error::new(Kind::Invalid, format!("session {}: {message}", lease.session)));
     if session.id != lease.session || session.tenant != lease.tenant {
         return invalid(format!("the head is that of session {}", session.id));
     }
     if events.len() > MAX_COMMIT_EVENTS {
-        return invalid(format!(
-            "{} events are more than one commit may append ({MAX_COMMIT_EVENTS})",
-            events.len()
-        ));
+        return invalid(format!("{} events are more than one commit may append ({MAX_COMMIT_EVENTS})", events.len()));
     }
     let Some(first) = events.first() else {
         return Ok(());
     };
-    let is_contiguous = (first.seq..)
-        .zip(events)
-        .all(|(seq, event)| event.seq == seq);
-    if first.seq == 0
-        || !is_contiguous
-        || events
-            .last()
-            .is_none_or(|last| last.seq != session.last_seq)
-    {
-        return invalid(format!(
-            "the events do not lead from seq {} to the head's {}",
-            first.seq, session.last_seq
-        ));
+    let is_contiguous = (first.seq..).zip(events).all(|(seq, event)| event.seq == seq);
+    if first.seq == 0 || !is_contiguous || events.last().is_none_or(|last| last.seq != session.last_seq) {
+        return invalid(format!("the events do not lead from seq {} to the head's {}", first.seq, session.last_seq));
     }
     Ok(())
 }
@@ -109,9 +86,8 @@ pub(crate) fn commit(work: &mut Work<'_>, page: &Page) -> Result<Done, Error> {
         page.body,
         number(base),
     ];
-    let fenced = rows::first(work.connection, sql::CHECKPOINT, params, |row| {
-        Ok((rows::count(row, 0)?, rows::count(row, 1)?))
-    })?;
+    let fenced =
+        rows::first(work.connection, sql::CHECKPOINT, params, |row| Ok((rows::count(row, 0)?, rows::count(row, 1)?)))?;
     let Some((tail, consumed)) = fenced else {
         return repeat(work, page, base);
     };
@@ -119,24 +95,12 @@ pub(crate) fn commit(work: &mut Work<'_>, page: &Page) -> Result<Done, Error> {
         append(work, page, event)?;
     }
     if page.consumed > 0 {
-        rows::run(
-            work.connection,
-            sql::CONSUME,
-            (key(id.bits()), number(consumed)),
-        )?;
+        rows::run(work.connection, sql::CONSUME, (key(id.bits()), number(consumed)))?;
     }
     let is_held = settle(work, page, tail == consumed)?;
     work.hints.push(Hint::Session(id));
-    let inbox = if is_held {
-        rows::inbox(work.connection, id, consumed, tail)?
-    } else {
-        Vec::new()
-    };
-    Ok(Done {
-        is_held,
-        inbox,
-        now: work.now,
-    })
+    let inbox = if is_held { rows::inbox(work.connection, id, consumed, tail)? } else { Vec::new() };
+    Ok(Done { is_held, inbox, now: work.now })
 }
 
 fn append(work: &Work<'_>, page: &Page, event: &NewEvent) -> Result<(), Error> {
@@ -163,11 +127,7 @@ fn settle(work: &mut Work<'_>, page: &Page, is_inbox_empty: bool) -> Result<bool
     let phase = session.phase().name();
     if let Position::Ended(end) = &session.position {
         let archived_at = (*end == End::Done).then_some(work.now.0);
-        rows::run(
-            work.connection,
-            sql::END,
-            (id, phase, work.now.0, archived_at),
-        )?;
+        rows::run(work.connection, sql::END, (id, phase, work.now.0, archived_at))?;
         rows::run(work.connection, sql::CLEAR_INBOX, [id])?;
         rows::run(work.connection, sql::ADD_META, ("ended", 1))?;
         return Ok(false);
@@ -204,50 +164,28 @@ fn repeat(work: &Work<'_>, page: &Page, base: u64) -> Result<Done, Error> {
         let nonce = row.get::<_, Option<[u8; 16]>>(2)?;
         Ok(Fence {
             is_leased: row.get::<_, i64>(0)? == 1,
-            is_ours: rows::count(row, 1)? == page.lease.epoch
-                && nonce == Some(key(page.lease.nonce.bits())),
+            is_ours: rows::count(row, 1)? == page.lease.epoch && nonce == Some(key(page.lease.nonce.bits())),
             is_repeat: row.get::<_, Option<[u8; 16]>>(3)? == Some(page.commit_id),
             last_seq: rows::count(row, 4)?,
             tail: rows::count(row, 5)?,
             consumed: rows::count(row, 6)?,
         })
     })?;
-    let fenced = || {
-        Err(Error::new(
-            Kind::Fenced,
-            format!(
-                "the lease of session {id} with epoch {} is gone",
-                page.lease.epoch
-            ),
-        ))
-    };
+    let fenced =
+        || Err(Error::new(Kind::Fenced, format!("the lease of session {id} with epoch {} is gone", page.lease.epoch)));
     let Some(fence) = fence else { return fenced() };
     let is_held = fence.is_leased && fence.is_ours;
     if fence.is_repeat {
-        let inbox = if is_held {
-            rows::inbox(work.connection, id, fence.consumed, fence.tail)?
-        } else {
-            Vec::new()
-        };
-        return Ok(Done {
-            is_held,
-            inbox,
-            now: work.now,
-        });
+        let inbox = if is_held { rows::inbox(work.connection, id, fence.consumed, fence.tail)? } else { Vec::new() };
+        return Ok(Done { is_held, inbox, now: work.now });
     }
     if !is_held {
         return fenced();
     }
     let message = if fence.last_seq == base {
-        format!(
-            "session {id}: {} inputs cannot be consumed, {} came",
-            page.consumed, fence.tail
-        )
+        format!("session {id}: {} inputs cannot be consumed, {} came", page.consumed, fence.tail)
     } else {
-        format!(
-            "session {id}: the log ends at seq {}, the commit continues from {base}",
-            fence.last_seq
-        )
+        format!("session {id}: the log ends at seq {}, the commit continues from {base}", fence.last_seq)
     };
     Err(Error::new(Kind::Invalid, message))
 }

@@ -30,22 +30,13 @@ pub(crate) fn create(work: &mut Work<'_>, new: &NewHead) -> Result<(StoredView, 
     }
     let id = new.session.id;
     if rows::first(work.connection, sql::HAS_HEAD, [key(id.bits())], |_| Ok(()))?.is_some() {
-        return Err(Error::new(
-            Kind::Conflict,
-            format!("session {id} exists already"),
-        ));
+        return Err(Error::new(Kind::Conflict, format!("session {id} exists already")));
     }
     insert(work, new)?;
     if !new.inputs.is_empty() {
         deliver::to_head(work, tenant, &new.session, &new.inputs)?;
     }
-    idempotency::remember(
-        work,
-        tenant,
-        new.idempotency.as_ref(),
-        id.shard().0,
-        &json!({ "session": id.to_string() }),
-    )?;
+    idempotency::remember(work, tenant, new.idempotency.as_ref(), id.shard().0, &json!({ "session": id.to_string() }))?;
     work.hints.push(Hint::Session(id));
     let view = rows::view(work.connection, tenant, id)?;
     view.map(|view| (view, false)).ok_or_else(|| gone(id))

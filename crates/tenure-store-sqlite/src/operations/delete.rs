@@ -11,24 +11,13 @@ const BATCH: usize = 1_000;
 
 /// Removes head and inbox; from here on the session does not exist.
 pub(crate) fn head(work: &mut Work<'_>, tenant: &TenantId, id: SessionId) -> Result<(), Error> {
-    let state: Option<i64> = rows::first(
-        work.connection,
-        sql::STATE,
-        (key(id.bits()), &tenant.0),
-        |row| row.get(0),
-    )?;
+    let state: Option<i64> = rows::first(work.connection, sql::STATE, (key(id.bits()), &tenant.0), |row| row.get(0))?;
     let is_ended = match state {
         None => {
-            return Err(Error::new(
-                Kind::NotFound,
-                format!("session {id} does not exist"),
-            ));
+            return Err(Error::new(Kind::NotFound, format!("session {id} does not exist")));
         }
         Some(1) => {
-            return Err(Error::new(
-                Kind::Conflict,
-                format!("session {id} is being worked on"),
-            ));
+            return Err(Error::new(Kind::Conflict, format!("session {id} is being worked on")));
         }
         Some(state) => state == 3,
     };
@@ -36,11 +25,7 @@ pub(crate) fn head(work: &mut Work<'_>, tenant: &TenantId, id: SessionId) -> Res
     rows::run(work.connection, sql::CLEAR_INBOX, [key(id.bits())])?;
     rows::run(work.connection, sql::NEW_REMOVAL, [key(id.bits())])?;
     rows::run(work.connection, sql::ADD_META, ("sessions", -1))?;
-    rows::run(
-        work.connection,
-        sql::ADD_META,
-        ("ended", -i64::from(is_ended)),
-    )?;
+    rows::run(work.connection, sql::ADD_META, ("ended", -i64::from(is_ended)))?;
     work.hints.push(Hint::Session(id));
     Ok(())
 }

@@ -10,8 +10,7 @@ use crate::writer::Work;
 use rusqlite::params;
 use serde_json::{Value, json};
 use tenure_core::{
-    Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept,
-    stored,
+    Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
 use tenure_store::{Error, Hint, Idempotency, Kind};
 
@@ -47,44 +46,20 @@ pub(crate) enum Slip {
 
 /// Delivers, or finds what an earlier request delivered.
 pub(crate) fn deliver(work: &mut Work<'_>, letters: &Letters) -> Result<(Vec<Slip>, bool), Error> {
-    let Letters {
-        tenant,
-        session: id,
-        inputs,
-        ..
-    } = letters;
+    let Letters { tenant, session: id, inputs, .. } = letters;
     let earlier = idempotency::earlier(work, tenant, letters.idempotency.as_ref())?;
-    let head = rows::first(
-        work.connection,
-        sql::HEAD_FOR_INPUT,
-        (key(id.bits()), &tenant.0),
-        |row| row.get::<_, String>(0),
-    )?;
+    let head =
+        rows::first(work.connection, sql::HEAD_FOR_INPUT, (key(id.bits()), &tenant.0), |row| row.get::<_, String>(0))?;
     let Some(body) = head else {
-        return Err(Error::new(
-            Kind::NotFound,
-            format!("session {id} does not exist"),
-        ));
+        return Err(Error::new(Kind::NotFound, format!("session {id} does not exist")));
     };
     if let Some(result) = earlier {
         return Ok((replay(work, *id, inputs, &result)?, true));
     }
     let session = stored::decode_session(&body).map_err(|error| errors::corrupt(id, error))?;
     let slips = to_head(work, tenant, &session, inputs)?;
-    let result = Value::Array(
-        slips
-            .iter()
-            .zip(inputs)
-            .map(|(slip, input)| note(slip, &input.body))
-            .collect(),
-    );
-    idempotency::remember(
-        work,
-        tenant,
-        letters.idempotency.as_ref(),
-        id.shard().0,
-        &result,
-    )?;
+    let result = Value::Array(slips.iter().zip(inputs).map(|(slip, input)| note(slip, &input.body)).collect());
+    idempotency::remember(work, tenant, letters.idempotency.as_ref(), id.shard().0, &result)?;
     Ok((slips, false))
 }
 
@@ -96,17 +71,11 @@ pub(crate) fn to_head(
     inputs: &[NewInput],
 ) -> Result<Vec<Slip>, Error> {
     let id = session.id;
-    let row = rows::first(
-        work.connection,
-        sql::HEAD_FOR_INPUT,
-        (key(id.bits()), &tenant.0),
-        |row| Ok((row.get::<_, i64>(1)?, rows::count(row, 2)?)),
-    )?;
+    let row = rows::first(work.connection, sql::HEAD_FOR_INPUT, (key(id.bits()), &tenant.0), |row| {
+        Ok((row.get::<_, i64>(1)?, rows::count(row, 2)?))
+    })?;
     let Some((state, tail)) = row else {
-        return Err(Error::new(
-            Kind::NotFound,
-            format!("session {id} does not exist"),
-        ));
+        return Err(Error::new(Kind::NotFound, format!("session {id} does not exist")));
     };
     // First decide about all, then write: a refused batch leaves nothing to undo.
     let mut queued = queued(work, id)?;
@@ -114,26 +83,17 @@ pub(crate) fn to_head(
     let mut appended: Vec<&NewInput> = Vec::new();
     let mut archives = false;
     for new in inputs {
-        let accepted =
-            accept(session, &queued, &new.body, work.now).map_err(|refused| refuse(id, refused))?;
+        let accepted = accept(session, &queued, &new.body, work.now).map_err(|refused| refuse(id, refused))?;
         let slip = match accepted {
             Accepted::Append => {
-                queued.push(Input {
-                    id: new.id,
-                    at: work.now,
-                    body: new.body.clone(),
-                });
+                queued.push(Input { id: new.id, at: work.now, body: new.body.clone() });
                 appended.push(new);
                 Slip::Own(new.id, work.now)
             }
             Accepted::Repeats(first) => match inputs.iter().find(|own| own.id == first) {
-                Some(own) => Slip::Earlier(Stored {
-                    place: 0,
-                    id: first,
-                    at: work.now,
-                    body: own.kept.clone(),
-                    extra: 0,
-                }),
+                Some(own) => {
+                    Slip::Earlier(Stored { place: 0, id: first, at: work.now, body: own.kept.clone(), extra: 0 })
+                }
                 None => waiting(work, id, first)?.map_or(Slip::Nothing, Slip::Earlier),
             },
             Accepted::Answered => Slip::Logged(answer(work, session, &new.body)?),
@@ -145,11 +105,7 @@ pub(crate) fn to_head(
         slips.push(slip);
     }
     if archives {
-        rows::run(
-            work.connection,
-            sql::ARCHIVE_HEAD,
-            (key(id.bits()), work.now.0),
-        )?;
+        rows::run(work.connection, sql::ARCHIVE_HEAD, (key(id.bits()), work.now.0))?;
         work.hints.push(Hint::Session(id));
     }
     if !appended.is_empty() {
@@ -158,13 +114,7 @@ pub(crate) fn to_head(
     Ok(slips)
 }
 
-fn append(
-    work: &mut Work<'_>,
-    session: &Session,
-    state: i64,
-    tail: u64,
-    appended: &[&NewInput],
-) -> Result<(), Error> {
+fn append(work: &mut Work<'_>, session: &Session, state: i64, tail: u64, appended: &[&NewInput]) -> Result<(), Error> {
     let id = session.id;
     let mut urgent = 0;
     for (position, new) in (tail + 1..).zip(appended) {
@@ -186,17 +136,9 @@ fn append(
     }
     // Always, whatever the state: the commit that would park compares with this (hazard Z-01).
     let tail = tail + appended.len() as u64;
-    rows::run(
-        work.connection,
-        sql::TAKE_INPUTS,
-        (key(id.bits()), number(tail), number(urgent)),
-    )?;
+    rows::run(work.connection, sql::TAKE_INPUTS, (key(id.bits()), number(tail), number(urgent)))?;
     if state == 2 {
-        rows::run(
-            work.connection,
-            sql::QUEUE_PARKED,
-            (work.now.0, key(id.bits())),
-        )?;
+        rows::run(work.connection, sql::QUEUE_PARKED, (work.now.0, key(id.bits())))?;
         work.hints.push(Hint::Runnable);
     }
     work.hints.push(Hint::Session(id));
@@ -208,31 +150,17 @@ fn append(
 
 /// What waits, as far as a decision needs it: plain inputs only count.
 fn queued(work: &Work<'_>, session: SessionId) -> Result<Vec<Input>, Error> {
-    let rows = rows::all(
-        work.connection,
-        sql::INBOX_FOR_DECISION,
-        [key(session.bits())],
-        Stored::of,
-    )?;
+    let rows = rows::all(work.connection, sql::INBOX_FOR_DECISION, [key(session.bits())], Stored::of)?;
     let input = |row: Stored| match row.extra {
         0 => row.input(work.blobs),
-        _ => Ok(Input {
-            id: row.id,
-            at: row.at,
-            body: InputBody::Message {
-                content: Vec::new(),
-            },
-        }),
+        _ => Ok(Input { id: row.id, at: row.at, body: InputBody::Message { content: Vec::new() } }),
     };
     rows.into_iter().map(input).collect()
 }
 
 fn is_plain(body: &InputBody) -> bool {
     match body {
-        InputBody::Message { .. }
-        | InputBody::System { .. }
-        | InputBody::Title(_)
-        | InputBody::Limits(_) => true,
+        InputBody::Message { .. } | InputBody::System { .. } | InputBody::Title(_) | InputBody::Limits(_) => true,
         InputBody::Interrupt
         | InputBody::Confirmation { .. }
         | InputBody::CustomResult { .. }
@@ -245,12 +173,7 @@ fn is_plain(body: &InputBody) -> bool {
 }
 
 fn waiting(work: &Work<'_>, session: SessionId, id: EventId) -> Result<Option<Stored>, Error> {
-    rows::first(
-        work.connection,
-        sql::INPUT_BY_ID,
-        (key(session.bits()), key(id.bits())),
-        Stored::of,
-    )
+    rows::first(work.connection, sql::INPUT_BY_ID, (key(session.bits()), key(id.bits())), Stored::of)
 }
 
 /// The event that answered the call of `body`.
@@ -259,19 +182,12 @@ fn answer(work: &Work<'_>, session: &Session, body: &InputBody) -> Result<Stored
         return Err(Error::new(Kind::Invalid, "the input answers no call"));
     };
     let params = (key(session.id.bits()), key(call.bits()));
-    if let Some(event) = rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)?
-    {
+    if let Some(event) = rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)? {
         return Ok(event);
     }
     Err(match session.call(call) {
-        Some(_) => Error::new(
-            Kind::Conflict,
-            format!("call {call} runs already and waits for no answer"),
-        ),
-        None => Error::new(
-            Kind::NotFound,
-            format!("{call} is not a call of session {}", session.id),
-        ),
+        Some(_) => Error::new(Kind::Conflict, format!("call {call} runs already and waits for no answer")),
+        None => Error::new(Kind::NotFound, format!("{call} is not a call of session {}", session.id)),
     })
 }
 
@@ -297,21 +213,10 @@ fn note(slip: &Slip, body: &InputBody) -> Value {
 }
 
 /// The slips of an earlier request. The bodies of its own inputs are those of this one: the digest says so.
-fn replay(
-    work: &Work<'_>,
-    session: SessionId,
-    inputs: &[NewInput],
-    result: &Value,
-) -> Result<Vec<Slip>, Error> {
-    let notes = result
-        .as_array()
-        .filter(|notes| notes.len() == inputs.len());
-    let notes = notes.ok_or_else(|| {
-        Error::new(
-            Kind::Corrupt,
-            "the remembered result of an idempotency key has another length",
-        )
-    })?;
+fn replay(work: &Work<'_>, session: SessionId, inputs: &[NewInput], result: &Value) -> Result<Vec<Slip>, Error> {
+    let notes = result.as_array().filter(|notes| notes.len() == inputs.len());
+    let notes = notes
+        .ok_or_else(|| Error::new(Kind::Corrupt, "the remembered result of an idempotency key has another length"))?;
     let slip = |note: &Value| {
         if note.get("own").is_some() {
             let at: i64 = idempotency::field(note, "at")?;
@@ -325,8 +230,7 @@ fn replay(
             return match idempotency::field::<EventId>(note, "call") {
                 Ok(call) => {
                     let params = (key(session.bits()), key(call.bits()));
-                    let event =
-                        rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)?;
+                    let event = rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)?;
                     Ok(event.map_or(Slip::Nothing, Slip::Logged))
                 }
                 Err(_) => Ok(Slip::Nothing),
@@ -334,12 +238,7 @@ fn replay(
         }
         if note.get("seq").is_some() {
             let seq: u64 = idempotency::field(note, "seq")?;
-            let event = rows::first(
-                work.connection,
-                sql::EVENT_AT,
-                (key(session.bits()), number(seq)),
-                Stored::of,
-            )?;
+            let event = rows::first(work.connection, sql::EVENT_AT, (key(session.bits()), number(seq)), Stored::of)?;
             return Ok(event.map_or(Slip::Nothing, Slip::Logged));
         }
         Ok(Slip::Nothing)

@@ -12,11 +12,7 @@ use tenure_store::{Error, IDEMPOTENCY_MILLIS, Idempotency, Kind};
 const FORGET: u32 = 8;
 
 /// What the first request with this key got, if there was one.
-pub(crate) fn earlier(
-    work: &Work<'_>,
-    tenant: &TenantId,
-    key: Option<&Idempotency>,
-) -> Result<Option<Value>, Error> {
+pub(crate) fn earlier(work: &Work<'_>, tenant: &TenantId, key: Option<&Idempotency>) -> Result<Option<Value>, Error> {
     let Some(key) = key else { return Ok(None) };
     let params = (&tenant.0, &key.scope, &key.key);
     let found = rows::first(work.connection, sql::GET_KEY, params, |row| {
@@ -25,15 +21,10 @@ pub(crate) fn earlier(
     match found {
         None => Ok(None),
         Some((digest, _)) if digest != key.body_digest => {
-            let message = format!(
-                "the idempotency key {:?} was used before with another request",
-                key.key
-            );
+            let message = format!("the idempotency key {:?} was used before with another request", key.key);
             Err(Error::new(Kind::IdempotencyMismatch, message))
         }
-        Some((_, result)) => serde_json::from_str(&result)
-            .map(Some)
-            .map_err(|error| unreadable(key, error.into())),
+        Some((_, result)) => serde_json::from_str(&result).map(Some).map_err(|error| unreadable(key, error.into())),
     }
 }
 
@@ -47,15 +38,7 @@ pub(crate) fn remember(
 ) -> Result<(), Error> {
     let Some(key) = key else { return Ok(()) };
     let digest = key.body_digest.as_slice();
-    let params = (
-        &tenant.0,
-        &key.scope,
-        &key.key,
-        shard,
-        digest,
-        result.to_string(),
-        work.now.0,
-    );
+    let params = (&tenant.0, &key.scope, &key.key, shard, digest, result.to_string(), work.now.0);
     rows::run(work.connection, sql::NEW_KEY, params)?;
     let before = work.now.0.saturating_sub(rows::number(IDEMPOTENCY_MILLIS));
     rows::run(work.connection, sql::FORGET_KEYS, (before, FORGET))?;
@@ -65,21 +48,14 @@ pub(crate) fn remember(
 /// A field of a remembered result.
 pub(crate) fn field<T: std::str::FromStr>(result: &Value, name: &str) -> Result<T, Error> {
     let text = result.get(name).and_then(Value::as_str);
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| {
-        Error::new(
-            Kind::Corrupt,
-            format!("the remembered result of an idempotency key has no {name}"),
-        )
-    })
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(|| Error::new(Kind::Corrupt, format!("the remembered result of an idempotency key has no {name}")))
 }
 
 fn unreadable(key: &Idempotency, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
     Error::caused(
         Kind::Corrupt,
-        format!(
-            "the remembered result of the idempotency key {:?} cannot be read",
-            key.key
-        ),
+        format!("the remembered result of the idempotency key {:?} cannot be read", key.key),
         error,
     )
 }

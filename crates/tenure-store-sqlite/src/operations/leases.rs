@@ -8,15 +8,9 @@ use tenure_store::{Error, Hint, Lease};
 
 /// Gives a lease back. One that is gone already is not an error.
 pub(crate) fn release(work: &mut Work<'_>, lease: &Lease) -> Result<(), Error> {
-    let params = (
-        work.now.0,
-        key(lease.session.bits()),
-        number(lease.epoch),
-        key(lease.nonce.bits()),
-    );
+    let params = (work.now.0, key(lease.session.bits()), number(lease.epoch), key(lease.nonce.bits()));
     if rows::run(work.connection, sql::RELEASE, params)? > 0 {
-        work.hints
-            .extend([Hint::Runnable, Hint::Session(lease.session)]);
+        work.hints.extend([Hint::Runnable, Hint::Session(lease.session)]);
     }
     Ok(())
 }
@@ -31,21 +25,13 @@ pub(crate) enum Strike {
 }
 
 /// Takes leases back, whoever holds them.
-pub(crate) fn take_back(
-    work: &mut Work<'_>,
-    sessions: &[SessionId],
-    strike: Strike,
-) -> Result<(), Error> {
+pub(crate) fn take_back(work: &mut Work<'_>, sessions: &[SessionId], strike: Strike) -> Result<(), Error> {
     let statement = match strike {
         Strike::Counts => sql::TAKE_BACK,
         Strike::IsForgiven => sql::TAKE_BACK_UNCOUNTED,
     };
     for session in sessions {
-        rows::run(
-            work.connection,
-            statement,
-            (work.now.0, key(session.bits())),
-        )?;
+        rows::run(work.connection, statement, (work.now.0, key(session.bits())))?;
         work.hints.push(Hint::Session(*session));
     }
     if !sessions.is_empty() {

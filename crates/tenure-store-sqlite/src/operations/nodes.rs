@@ -14,29 +14,11 @@ const SHOWN_DEAD: i64 = 24 * 3_600 * 1_000;
 
 /// Adds a node.
 pub(crate) fn register(work: &mut Work<'_>, node: &NewNode) -> Result<(), Error> {
-    if rows::first(
-        work.connection,
-        sql::IS_NODE_DEAD,
-        [key(node.id.bits())],
-        |_| Ok(()),
-    )?
-    .is_some()
-    {
-        return Err(Error::new(
-            Kind::Conflict,
-            format!("node {} exists already; a restart is a new node", node.id),
-        ));
+    if rows::first(work.connection, sql::IS_NODE_DEAD, [key(node.id.bits())], |_| Ok(()))?.is_some() {
+        return Err(Error::new(Kind::Conflict, format!("node {} exists already; a restart is a new node", node.id)));
     }
-    rows::run(
-        work.connection,
-        sql::FORGET_NODES,
-        [work.now.0.saturating_sub(SHOWN_DEAD)],
-    )?;
-    rows::run(
-        work.connection,
-        sql::NEW_NODE,
-        (key(node.id.bits()), &node.address, &node.label, work.now.0),
-    )?;
+    rows::run(work.connection, sql::FORGET_NODES, [work.now.0.saturating_sub(SHOWN_DEAD)])?;
+    rows::run(work.connection, sql::NEW_NODE, (key(node.id.bits()), &node.address, &node.label, work.now.0))?;
     Ok(())
 }
 
@@ -49,59 +31,28 @@ struct Owned {
 
 /// Counts a heartbeat, and compares what the node owns with what it holds (hazard Z-03).
 pub(crate) fn heartbeat(work: &mut Work<'_>, beat: &Beat) -> Result<BeatReply, Error> {
-    if rows::run(
-        work.connection,
-        sql::BEAT,
-        (key(beat.node.bits()), work.now.0),
-    )? == 0
-    {
+    if rows::run(work.connection, sql::BEAT, (key(beat.node.bits()), work.now.0))? == 0 {
         return Err(unknown(work.connection, beat.node)?);
     }
-    let owned = rows::all(
-        work.connection,
-        sql::OWNED,
-        [key(beat.node.bits())],
-        |row| {
-            let owned = Owned {
-                epoch: rows::count(row, 1)?,
-                leased_at: rows::time(row, 2)?,
-                is_urgent: row.get(3)?,
-            };
-            Ok((SessionId::from_bits(rows::bits(row, 0)?), owned))
-        },
-    )?;
+    let owned = rows::all(work.connection, sql::OWNED, [key(beat.node.bits())], |row| {
+        let owned = Owned { epoch: rows::count(row, 1)?, leased_at: rows::time(row, 2)?, is_urgent: row.get(3)? };
+        Ok((SessionId::from_bits(rows::bits(row, 0)?), owned))
+    })?;
     let owned: BTreeMap<SessionId, Owned> = owned.into_iter().collect();
     let held: BTreeMap<SessionId, u64> = beat.held.iter().copied().collect();
-    let is_owned = |(session, epoch): &(SessionId, u64)| {
-        owned
-            .get(session)
-            .is_some_and(|owned| owned.epoch == *epoch)
-    };
-    let lost = beat
-        .held
-        .iter()
-        .filter(|held| !is_owned(held))
-        .map(|(session, _)| *session)
-        .collect();
-    let urgent = owned
-        .iter()
-        .filter(|(session, owned)| owned.is_urgent && held.contains_key(session));
+    let is_owned = |(session, epoch): &(SessionId, u64)| owned.get(session).is_some_and(|owned| owned.epoch == *epoch);
+    let lost = beat.held.iter().filter(|held| !is_owned(held)).map(|(session, _)| *session).collect();
+    let urgent = owned.iter().filter(|(session, owned)| owned.is_urgent && held.contains_key(session));
     let urgent = urgent.map(|(session, _)| *session).collect();
-    let unheld = owned.iter().filter(|(session, owned)| {
-        !held.contains_key(session) && owned.leased_at < beat.claimed_before
-    });
+    let unheld =
+        owned.iter().filter(|(session, owned)| !held.contains_key(session) && owned.leased_at < beat.claimed_before);
     let unheld: Vec<SessionId> = unheld.map(|(session, _)| *session).collect();
     leases::take_back(work, &unheld, Strike::Counts)?;
     Ok(BeatReply { lost, urgent })
 }
 
 fn unknown(connection: &Connection, node: NodeId) -> Result<Error, Error> {
-    let row = rows::first(
-        connection,
-        sql::IS_NODE_DEAD,
-        [key(node.bits())],
-        |_| Ok(()),
-    )?;
+    let row = rows::first(connection, sql::IS_NODE_DEAD, [key(node.bits())], |_| Ok(()))?;
     Ok(match row {
         Some(()) => Error::new(Kind::Fenced, format!("node {node} is dead")),
         None => Error::new(Kind::NotFound, format!("node {node} is not registered")),
@@ -111,23 +62,12 @@ fn unknown(connection: &Connection, node: NodeId) -> Result<Error, Error> {
 /// Declares nodes dead, and takes back the leases of all that are dead or unknown (hazard Z-04).
 pub(crate) fn sweep(work: &mut Work<'_>, seen: &[(NodeId, u64)]) -> Result<Vec<SessionId>, Error> {
     for (node, beats) in seen {
-        rows::run(
-            work.connection,
-            sql::BURY,
-            (key(node.bits()), number(*beats)),
-        )?;
+        rows::run(work.connection, sql::BURY, (key(node.bits()), number(*beats)))?;
     }
-    let owners = rows::all(work.connection, sql::OWNERS, [], |row| {
-        rows::bits(row, 0).map(NodeId::from_bits)
-    })?;
+    let owners = rows::all(work.connection, sql::OWNERS, [], |row| rows::bits(row, 0).map(NodeId::from_bits))?;
     let mut sessions = Vec::new();
     for node in owners {
-        let is_dead = rows::first(
-            work.connection,
-            sql::IS_NODE_DEAD,
-            [key(node.bits())],
-            |row| row.get::<_, bool>(0),
-        )?;
+        let is_dead = rows::first(work.connection, sql::IS_NODE_DEAD, [key(node.bits())], |row| row.get::<_, bool>(0))?;
         if is_dead.unwrap_or(true) {
             sessions.extend(owned(work.connection, node)?);
         }
@@ -140,9 +80,7 @@ pub(crate) fn sweep(work: &mut Work<'_>, seen: &[(NodeId, u64)]) -> Result<Vec<S
 pub(crate) fn has_orphans(connection: &Connection) -> Result<bool, Error> {
     let owners = rows::all(connection, sql::OWNERS, [], |row| rows::bits(row, 0))?;
     for node in owners {
-        let is_dead = rows::first(connection, sql::IS_NODE_DEAD, [key(node)], |row| {
-            row.get::<_, bool>(0)
-        })?;
+        let is_dead = rows::first(connection, sql::IS_NODE_DEAD, [key(node)], |row| row.get::<_, bool>(0))?;
         if is_dead.unwrap_or(true) {
             return Ok(true);
         }
@@ -153,26 +91,19 @@ pub(crate) fn has_orphans(connection: &Connection) -> Result<bool, Error> {
 /// Ends a node in good order.
 pub(crate) fn retire(work: &mut Work<'_>, node: NodeId) -> Result<(), Error> {
     if rows::run(work.connection, sql::RETIRE, [key(node.bits())])? == 0 {
-        return Err(Error::new(
-            Kind::NotFound,
-            format!("node {node} is not registered"),
-        ));
+        return Err(Error::new(Kind::NotFound, format!("node {node} is not registered")));
     }
     let sessions = owned(work.connection, node)?;
     leases::take_back(work, &sessions, Strike::IsForgiven)
 }
 
 fn owned(connection: &Connection, node: NodeId) -> Result<Vec<SessionId>, Error> {
-    rows::all(connection, sql::OWNED, [key(node.bits())], |row| {
-        rows::bits(row, 0).map(SessionId::from_bits)
-    })
+    rows::all(connection, sql::OWNED, [key(node.bits())], |row| rows::bits(row, 0).map(SessionId::from_bits))
 }
 
 /// Sessions of a node whose inbox holds something urgent.
 pub(crate) fn controls(connection: &Connection, node: NodeId) -> Result<Vec<SessionId>, Error> {
-    rows::all(connection, sql::CONTROLS, [key(node.bits())], |row| {
-        rows::bits(row, 0).map(SessionId::from_bits)
-    })
+    rows::all(connection, sql::CONTROLS, [key(node.bits())], |row| rows::bits(row, 0).map(SessionId::from_bits))
 }
 
 /// All nodes.

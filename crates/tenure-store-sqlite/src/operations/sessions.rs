@@ -7,9 +7,7 @@ use crate::writer::Work;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use tenure_core::{Event, Input, Phase, SessionId, TenantId};
-use tenure_store::{
-    Counts, Error, EventQuery, Hint, Kind, MAX_PAGE, Order, SessionQuery, SessionView,
-};
+use tenure_store::{Counts, Error, EventQuery, Hint, Kind, MAX_PAGE, Order, SessionQuery, SessionView};
 
 /// Digits of the text form of an id that can be a tail.
 const TAIL_DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -21,28 +19,15 @@ const MAX_TAIL: usize = 26;
 const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
 
 /// One session.
-pub(crate) fn session(
-    connection: &Connection,
-    tenant: &TenantId,
-    id: SessionId,
-) -> Result<Option<SessionView>, Error> {
-    rows::view(connection, tenant, id)?
-        .map(StoredView::decode)
-        .transpose()
+pub(crate) fn session(connection: &Connection, tenant: &TenantId, id: SessionId) -> Result<Option<SessionView>, Error> {
+    rows::view(connection, tenant, id)?.map(StoredView::decode).transpose()
 }
 
 /// A list of sessions. One that cannot be read is left out, and said in the log (case O-038).
-pub(crate) fn sessions(
-    connection: &Connection,
-    query: &SessionQuery,
-) -> Result<Vec<SessionView>, Error> {
+pub(crate) fn sessions(connection: &Connection, query: &SessionQuery) -> Result<Vec<SessionView>, Error> {
     let (from, statement, statement_of_phase) = match query.order {
         Order::Ascending => (0, sql::VIEWS_ASCENDING, sql::VIEWS_OF_PHASE_ASCENDING),
-        Order::Descending => (
-            u128::MAX,
-            sql::VIEWS_DESCENDING,
-            sql::VIEWS_OF_PHASE_DESCENDING,
-        ),
+        Order::Descending => (u128::MAX, sql::VIEWS_DESCENDING, sql::VIEWS_OF_PHASE_DESCENDING),
     };
     let after = key(query.after.map_or(from, SessionId::bits));
     let agent = query.agent.map(|agent| key(agent.bits()));
@@ -52,23 +37,12 @@ pub(crate) fn sessions(
     let tenant = &query.tenant.0;
     let views = match query.phases.as_slice() {
         [phase] if !matches!(phase, Phase::Queued | Phase::Working) => {
-            let params = params![
-                tenant,
-                after,
-                agent,
-                query.with_archived,
-                created_from,
-                created_before,
-                phase.name(),
-                limit
-            ];
+            let params =
+                params![tenant, after, agent, query.with_archived, created_from, created_before, phase.name(), limit];
             rows::all(connection, statement_of_phase, params, StoredView::of)?
         }
         phases => {
-            let words: String = phases
-                .iter()
-                .flat_map(|phase| [phase.name(), " "])
-                .collect();
+            let words: String = phases.iter().flat_map(|phase| [phase.name(), " "]).collect();
             let params = params![
                 tenant,
                 after,
@@ -104,9 +78,7 @@ pub(crate) fn by_tail(
     let Some((mask, wanted)) = mask(tail) else {
         return Ok(Vec::new());
     };
-    let mut statement = connection
-        .prepare_cached(sql::IDS_NEWEST_FIRST)
-        .map_err(crate::errors::read)?;
+    let mut statement = connection.prepare_cached(sql::IDS_NEWEST_FIRST).map_err(crate::errors::read)?;
     let mut rows = statement.query([&tenant.0]).map_err(crate::errors::read)?;
     let mut found = Vec::new();
     while found.len() < limit.min(MAX_PAGE)
@@ -134,47 +106,26 @@ fn mask(tail: &str) -> Option<(u128, u128)> {
         (sum >> 123 == 0).then_some(sum << 5 | digit as u128)
     })?;
     let bits = u32::try_from(tail.len() * 5).ok()?;
-    Some((
-        1u128.checked_shl(bits).map_or(u128::MAX, |bit| bit - 1),
-        value,
-    ))
+    Some((1u128.checked_shl(bits).map_or(u128::MAX, |bit| bit - 1), value))
 }
 
 /// How many sessions are in each state.
 pub(crate) fn counts(connection: &Connection) -> Result<Counts, Error> {
     let count = |sql: &str| rows::value::<i64>(connection, sql, []).map(i64::unsigned_abs);
-    let meta =
-        |key: &str| rows::value::<i64>(connection, sql::GET_META, [key]).map(i64::unsigned_abs);
-    let (queued, leased, ended) = (
-        count(sql::COUNT_QUEUED)?,
-        count(sql::COUNT_LEASED)?,
-        meta("ended")?,
-    );
+    let meta = |key: &str| rows::value::<i64>(connection, sql::GET_META, [key]).map(i64::unsigned_abs);
+    let (queued, leased, ended) = (count(sql::COUNT_QUEUED)?, count(sql::COUNT_LEASED)?, meta("ended")?);
     let parked = meta("sessions")?.saturating_sub(queued + leased + ended);
-    Ok(Counts {
-        queued,
-        leased,
-        parked,
-        ended,
-    })
+    Ok(Counts { queued, leased, parked, ended })
 }
 
 /// Rows of a log, up to the first one that cannot be read; that one is an error if it comes first.
-pub(crate) fn events(
-    connection: &Connection,
-    blobs: &Blobs,
-    query: &EventQuery,
-) -> Result<Vec<Event>, Error> {
+pub(crate) fn events(connection: &Connection, blobs: &Blobs, query: &EventQuery) -> Result<Vec<Event>, Error> {
     let (from, statement) = match query.order {
         Order::Ascending => (0, sql::EVENTS_ASCENDING),
         Order::Descending => (u64::MAX, sql::EVENTS_DESCENDING),
     };
-    let params = (
-        key(query.session.bits()),
-        &query.tenant.0,
-        number(query.after.unwrap_or(from)),
-        query.limit.min(MAX_PAGE),
-    );
+    let params =
+        (key(query.session.bits()), &query.tenant.0, number(query.after.unwrap_or(from)), query.limit.min(MAX_PAGE));
     let rows = rows::all(connection, statement, params, Stored::of)?;
     let mut events = Vec::with_capacity(rows.len());
     let mut bytes = 0;
@@ -188,10 +139,7 @@ pub(crate) fn events(
                 events.push(event);
             }
             Err(error) if events.is_empty() => {
-                return Err(Error {
-                    message: format!("session {}: {}", query.session, error.message),
-                    ..error
-                });
+                return Err(Error { message: format!("session {}: {}", query.session, error.message), ..error });
             }
             Err(error) => {
                 tracing::error!(session = %query.session, %error, "the log can be read up to here");
@@ -203,11 +151,7 @@ pub(crate) fn events(
 }
 
 /// What waits in an inbox.
-pub(crate) fn inbox(
-    connection: &Connection,
-    blobs: &Blobs,
-    session: SessionId,
-) -> Result<Vec<(u64, Input)>, Error> {
+pub(crate) fn inbox(connection: &Connection, blobs: &Blobs, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
     rows::inputs(rows::inbox(connection, session, 0, u64::MAX)?, blobs)
 }
 
@@ -218,14 +162,9 @@ pub(crate) fn annotate(
     id: SessionId,
     changes: &BTreeMap<String, Option<String>>,
 ) -> Result<(), Error> {
-    let text: Option<String> = rows::first(
-        work.connection,
-        sql::METADATA,
-        (key(id.bits()), &tenant.0),
-        |row| row.get(0),
-    )?;
-    let text =
-        text.ok_or_else(|| Error::new(Kind::NotFound, format!("session {id} does not exist")))?;
+    let text: Option<String> =
+        rows::first(work.connection, sql::METADATA, (key(id.bits()), &tenant.0), |row| row.get(0))?;
+    let text = text.ok_or_else(|| Error::new(Kind::NotFound, format!("session {id} does not exist")))?;
     let mut metadata = rows::metadata(&text)?;
     for (name, value) in changes {
         match value {
@@ -233,24 +172,15 @@ pub(crate) fn annotate(
             None => metadata.remove(name),
         };
     }
-    rows::run(
-        work.connection,
-        sql::SET_METADATA,
-        (key(id.bits()), encode(&metadata)?, work.now.0),
-    )?;
+    rows::run(work.connection, sql::SET_METADATA, (key(id.bits()), encode(&metadata)?, work.now.0))?;
     work.hints.push(Hint::Session(id));
     Ok(())
 }
 
 /// The stored form of the client's notes.
 pub(crate) fn encode(metadata: &BTreeMap<String, String>) -> Result<String, Error> {
-    serde_json::to_string(metadata).map_err(|error| {
-        Error::caused(
-            Kind::Invalid,
-            "the metadata cannot be written as JSON",
-            error,
-        )
-    })
+    serde_json::to_string(metadata)
+        .map_err(|error| Error::caused(Kind::Invalid, "the metadata cannot be written as JSON", error))
 }
 
 #[cfg(test)]
@@ -266,13 +196,7 @@ mod tests {
             assert_eq!(id.bits() & mask, wanted, "{length}");
         }
         assert_eq!(mask(&text), Some((u128::MAX, id.bits())));
-        for wrong in [
-            "u",
-            "sesn_1",
-            "A",
-            "zzzzzzzzzzzzzzzzzzzzzzzzzz",
-            "000000000000000000000000000",
-        ] {
+        for wrong in ["u", "sesn_1", "A", "zzzzzzzzzzzzzzzzzzzzzzzzzz", "000000000000000000000000000"] {
             assert_eq!(mask(wrong), None, "{wrong}");
         }
     }

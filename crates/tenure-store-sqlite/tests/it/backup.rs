@@ -22,11 +22,7 @@ fn a_backup_opens_as_a_store_of_one_moment_with_its_payloads() {
         store.backup(&to).await.unwrap();
         holder.say("after");
         holder.commit(&*store, Then::Keep).await.unwrap();
-        assert_eq!(
-            store.backup(&to).await.unwrap_err().kind,
-            Kind::Conflict,
-            "an older copy is not overwritten"
-        );
+        assert_eq!(store.backup(&to).await.unwrap_err().kind, Kind::Conflict, "an older copy is not overwritten");
         let copy = Sqlite::open(Options::new(&to)).unwrap();
         assert_eq!(log(&*copy, id).await, before);
         assert_eq!(copy.inbox(id).await.unwrap().len(), 1);

@@ -30,20 +30,10 @@ fn o_038_a_damaged_event_ends_its_log_and_nothing_else() {
         let damage = "UPDATE events SET body = '' WHERE session = ?1 AND seq = 3";
         assert_eq!(connection.execute(damage, [key(id)]).unwrap(), 1);
         assert_eq!(log(&*store, id).await.len(), 2, "up to the damage");
-        let query = EventQuery {
-            tenant: tenant(),
-            session: id,
-            after: Some(2),
-            order: Order::Ascending,
-            limit: 10,
-        };
+        let query = EventQuery { tenant: tenant(), session: id, after: Some(2), order: Order::Ascending, limit: 10 };
         let error = store.events(query).await.unwrap_err();
         assert_eq!(error.kind, Kind::Corrupt);
-        assert!(
-            error.message.contains("seq 3") && error.message.contains(&id.to_string()),
-            "{}",
-            error.message
-        );
+        assert!(error.message.contains("seq 3") && error.message.contains(&id.to_string()), "{}", error.message);
         let other = create(&*store, vec![message("go")]).await;
         assert_eq!(hold(&*store, node).await.session.id, other);
         assert_eq!(store.sessions(all_sessions()).await.unwrap().len(), 2);
@@ -60,50 +50,16 @@ fn o_038_a_damaged_head_is_set_aside_and_the_others_are_leased() {
         let damaged = create(&*store, vec![message("go")]).await;
         let whole = create(&*store, vec![message("go")]).await;
         let connection = Connection::open(options.file()).unwrap();
-        connection
-            .execute(
-                "UPDATE heads SET body = '{\"v\":1' WHERE id = ?1",
-                [key(damaged)],
-            )
-            .unwrap();
+        connection.execute("UPDATE heads SET body = '{\"v\":1' WHERE id = ?1", [key(damaged)]).unwrap();
         let leased = claim(&*store, node, 10).await;
-        assert_eq!(
-            leased
-                .iter()
-                .map(|leased| leased.session.id)
-                .collect::<Vec<_>>(),
-            [whole]
-        );
-        assert!(
-            claim(&*store, node, 10).await.is_empty(),
-            "it is not claimed again and again"
-        );
-        assert_eq!(
-            store.session(&tenant(), damaged).await.unwrap_err().kind,
-            Kind::Corrupt
-        );
-        assert_eq!(
-            deliver(&*store, damaged, message("hello?"))
-                .await
-                .unwrap_err()
-                .kind,
-            Kind::Corrupt
-        );
+        assert_eq!(leased.iter().map(|leased| leased.session.id).collect::<Vec<_>>(), [whole]);
+        assert!(claim(&*store, node, 10).await.is_empty(), "it is not claimed again and again");
+        assert_eq!(store.session(&tenant(), damaged).await.unwrap_err().kind, Kind::Corrupt);
+        assert_eq!(deliver(&*store, damaged, message("hello?")).await.unwrap_err().kind, Kind::Corrupt);
         let listed = store.sessions(all_sessions()).await.unwrap();
-        assert_eq!(
-            listed
-                .iter()
-                .map(|view| view.session.id)
-                .collect::<Vec<_>>(),
-            [whole]
-        );
-        let body: String = connection
-            .query_row(
-                "SELECT body FROM heads WHERE id = ?1",
-                [key(damaged)],
-                |row| row.get(0),
-            )
-            .unwrap();
+        assert_eq!(listed.iter().map(|view| view.session.id).collect::<Vec<_>>(), [whole]);
+        let body: String =
+            connection.query_row("SELECT body FROM heads WHERE id = ?1", [key(damaged)], |row| row.get(0)).unwrap();
         assert_eq!(body, "{\"v\":1", "its bytes are kept");
     });
 }

@@ -41,16 +41,9 @@ fn child() {
                 // Until it is killed; the bound is for a parent that died first.
                 for _ in 0..CHILD_COMMITS {
                     holder.say("one");
-                    holder.say(&"large ".repeat(if holder.session.last_seq % 20 == 1 {
-                        10_000
-                    } else {
-                        1
-                    }));
+                    holder.say(&"large ".repeat(if holder.session.last_seq % 20 == 1 { 10_000 } else { 1 }));
                     holder.commit(&*store, Then::Keep).await.unwrap();
-                    let line = format!(
-                        "acknowledged {} {}\n",
-                        holder.lease.session, holder.session.last_seq
-                    );
+                    let line = format!("acknowledged {} {}\n", holder.lease.session, holder.session.last_seq);
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
                 }
             }));
@@ -72,15 +65,10 @@ fn p_12_kill_9_loses_no_acknowledged_commit_and_repeats_none() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap())
-            .lines()
-            .map_while(Result::ok);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let parse = |line: String| {
             let mut words = line.strip_prefix("acknowledged ")?.split(' ');
-            Some((
-                words.next()?.parse::<tenure_core::SessionId>().ok()?,
-                words.next()?.parse::<u64>().ok()?,
-            ))
+            Some((words.next()?.parse::<tenure_core::SessionId>().ok()?, words.next()?.parse::<u64>().ok()?))
         };
         let mut acknowledged: Vec<_> = lines.by_ref().filter_map(parse).take(commits).collect();
         child.kill().unwrap();
@@ -97,34 +85,13 @@ async fn check(options: Options, acknowledged: Vec<(tenure_core::SessionId, u64)
     for (session, last_seq) in acknowledged {
         let log = log(&*store, session).await;
         let seqs: Vec<u64> = log.iter().map(|event| event.seq).collect();
-        assert_eq!(
-            seqs,
-            (1..=log.len() as u64).collect::<Vec<_>>(),
-            "each once, without gaps"
-        );
-        assert!(
-            log.len() as u64 >= last_seq && log.len() % 2 == 0,
-            "whole commits only"
-        );
-        let view = store
-            .session(&tenure_store::conformance::fixture::tenant(), session)
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            view.session.last_seq,
-            log.len() as u64,
-            "the head is that of the log"
-        );
+        assert_eq!(seqs, (1..=log.len() as u64).collect::<Vec<_>>(), "each once, without gaps");
+        assert!(log.len() as u64 >= last_seq && log.len() % 2 == 0, "whole commits only");
+        let view = store.session(&tenure_store::conformance::fixture::tenant(), session).await.unwrap().unwrap();
+        assert_eq!(view.session.last_seq, log.len() as u64, "the head is that of the log");
         assert_eq!(view.state, State::Leased);
     }
-    let dead: Vec<_> = store
-        .nodes()
-        .await
-        .unwrap()
-        .iter()
-        .map(|node| (node.id, node.beats))
-        .collect();
+    let dead: Vec<_> = store.nodes().await.unwrap().iter().map(|node| (node.id, node.beats)).collect();
     let taken_back = store.sweep(&dead).await.unwrap();
     let node = node(&*store).await;
     let leased = claim(&*store, node, 100).await;

@@ -16,10 +16,7 @@ fn the_data_folder_is_made_and_private() {
         let store = Sqlite::open(options.clone()).unwrap();
         create(&*store, vec![message("go")]).await;
         store.close().await;
-        let mode = std::fs::metadata(&options.path)
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = std::fs::metadata(&options.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         assert!(std::fs::metadata(options.file()).unwrap().len() > 0);
     });
@@ -32,17 +29,13 @@ fn z_55_a_store_of_a_newer_release_is_refused_and_stays_as_it_is() {
         let options = Options::new(folder.path());
         Sqlite::open(options.clone()).unwrap().close().await;
         let connection = Connection::open(options.file()).unwrap();
-        connection
-            .execute_batch("PRAGMA user_version = 99")
-            .unwrap();
+        connection.execute_batch("PRAGMA user_version = 99").unwrap();
         drop(connection);
         let error = Sqlite::open(options.clone()).unwrap_err();
         assert_eq!(error.kind, Kind::Invalid);
         assert!(error.message.contains("99"), "{}", error.message);
         let connection = Connection::open(options.file()).unwrap();
-        let version: i64 = connection
-            .query_row("PRAGMA user_version", [], |row| row.get(0))
-            .unwrap();
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
         assert_eq!(version, 99);
     });
 }
@@ -54,11 +47,7 @@ fn a_file_that_is_no_store_is_refused_with_a_fix() {
     std::fs::write(options.file(), vec![7; 8_192]).unwrap();
     let error = Sqlite::open(options).unwrap_err();
     assert_eq!(error.kind, Kind::Broken);
-    assert!(
-        error.message.contains("restore a backup"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("restore a backup"), "{}", error.message);
 }
 
 #[test]
@@ -77,11 +66,5 @@ fn a_closed_store_says_so() {
 fn lease() -> tenure_store::Lease {
     use tenure_store::conformance::fixture::{bits, lease_id, session_id, tenant};
     let node = tenure_core::NodeId::from_bits(bits());
-    tenure_store::Lease {
-        tenant: tenant(),
-        session: session_id(),
-        epoch: 1,
-        nonce: lease_id(),
-        node,
-    }
+    tenure_store::Lease { tenant: tenant(), session: session_id(), epoch: 1, nonce: lease_id(), node }
 }

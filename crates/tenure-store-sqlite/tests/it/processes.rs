@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 use tempfile::TempDir;
-use tenure_store::conformance::fixture::{
-    Holder, claim, create, deliver, hold, log, message, node,
-};
+use tenure_store::conformance::fixture::{Holder, claim, create, deliver, hold, log, message, node};
 use tenure_store::conformance::run;
 use tenure_store::{Hint, Store, Then};
 use tenure_store_sqlite::{Options, Sqlite};
@@ -20,20 +18,15 @@ fn two_processes_wake_each_other() {
         let node = node(&*worker).await;
         let mut hints = worker.hints();
         let id = create(&*server, vec![message("go")]).await;
-        let is_awake =
-            async { while !matches!(hints.recv().await, Ok(Hint::Runnable | Hint::Anything)) {} };
-        tokio::time::timeout(PATIENCE, is_awake)
-            .await
-            .expect("the worker is woken");
+        let is_awake = async { while !matches!(hints.recv().await, Ok(Hint::Runnable | Hint::Anything)) {} };
+        tokio::time::timeout(PATIENCE, is_awake).await.expect("the worker is woken");
         let mut holder = hold(&*worker, node).await;
         let mut hints = server.hints();
         holder.say("hello");
         holder.commit(&*worker, Then::Keep).await.unwrap();
-        let is_told =
-            async { while !matches!(hints.recv().await, Ok(Hint::Session(told)) if told == id) {} };
+        let is_told = async { while !matches!(hints.recv().await, Ok(Hint::Session(told)) if told == id) {} };
         let told = tokio::time::timeout(PATIENCE, is_told);
-        told.await
-            .expect("the server is told which session changed");
+        told.await.expect("the server is told which session changed");
         assert_eq!(log(&*server, id).await.len(), 1);
     });
 }
@@ -50,9 +43,7 @@ fn commits_of_others_are_found_without_their_datagrams() {
         let mut hints = worker.hints();
         create(&*server, vec![message("go")]).await;
         let is_awake = async { while !matches!(hints.recv().await, Ok(Hint::Anything)) {} };
-        tokio::time::timeout(PATIENCE, is_awake)
-            .await
-            .expect("looking finds it");
+        tokio::time::timeout(PATIENCE, is_awake).await.expect("looking finds it");
     });
 }
 

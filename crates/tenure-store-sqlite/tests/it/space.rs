@@ -1,9 +1,7 @@
 //! A full disk (case O-033, hazard Z-53), played with the store's own quota.
 
 use tempfile::TempDir;
-use tenure_store::conformance::fixture::{
-    create, hold, log, message, new_session, node, tenant, view,
-};
+use tenure_store::conformance::fixture::{create, hold, log, message, new_session, node, tenant, view};
 use tenure_store::conformance::run;
 use tenure_store::{Kind, State, Store, Then};
 use tenure_store_sqlite::{Options, Sqlite};
@@ -15,10 +13,7 @@ const QUOTA: u64 = 2 * 1024 * 1024;
 fn o_033_a_full_disk_tears_nothing_and_work_goes_on_when_space_returns() {
     run(async {
         let folder = TempDir::new().unwrap();
-        let small = Options {
-            max_bytes: Some(QUOTA),
-            ..Options::new(folder.path())
-        };
+        let small = Options { max_bytes: Some(QUOTA), ..Options::new(folder.path()) };
         let store = Sqlite::open(small).unwrap();
         let node = node(&*store).await;
         let id = create(&*store, vec![message("go")]).await;
@@ -37,25 +32,14 @@ fn o_033_a_full_disk_tears_nothing_and_work_goes_on_when_space_returns() {
             }
         };
         assert!(committed > 10, "{committed}");
-        assert_eq!(
-            log(&*store, id).await.len(),
-            committed,
-            "the refused one is rolled back as a whole"
-        );
+        assert_eq!(log(&*store, id).await.len(), committed, "the refused one is rolled back as a whole");
         assert_eq!(view(&*store, id).await.session.last_seq, committed as u64);
         let fresh = store.create(new_session(&tenant(), Vec::new())).await;
-        assert_eq!(
-            fresh.unwrap_err().kind,
-            Kind::NoSpace,
-            "nothing new is taken"
-        );
+        assert_eq!(fresh.unwrap_err().kind, Kind::NoSpace, "nothing new is taken");
         store.close().await;
         let store = Sqlite::open(Options::new(folder.path())).unwrap();
         assert_eq!(log(&*store, id).await.len(), committed);
-        store
-            .commit(refused)
-            .await
-            .expect("space is back, and the lease is still held");
+        store.commit(refused).await.expect("space is back, and the lease is still held");
         assert_eq!(log(&*store, id).await.len(), committed + 1);
         create(&*store, vec![message("go")]).await;
     });
@@ -65,11 +49,7 @@ fn o_033_a_full_disk_tears_nothing_and_work_goes_on_when_space_returns() {
 fn z_53_the_reserve_lets_running_work_be_saved_when_nothing_new_is_taken() {
     run(async {
         let folder = TempDir::new().unwrap();
-        let store = Sqlite::open(Options {
-            max_bytes: Some(QUOTA),
-            ..Options::new(folder.path())
-        })
-        .unwrap();
+        let store = Sqlite::open(Options { max_bytes: Some(QUOTA), ..Options::new(folder.path()) }).unwrap();
         let node = node(&*store).await;
         let id = create(&*store, vec![message("go")]).await;
         let mut holder = hold(&*store, node).await;
@@ -82,10 +62,7 @@ fn z_53_the_reserve_lets_running_work_be_saved_when_nothing_new_is_taken() {
         {}
         holder.take_all();
         holder.say("saved in the reserve");
-        let committed = holder
-            .commit(&*store, Then::Park)
-            .await
-            .expect("saving still works");
+        let committed = holder.commit(&*store, Then::Park).await.expect("saving still works");
         assert!(!committed.is_held);
         assert_eq!(view(&*store, id).await.state, State::Parked);
     });

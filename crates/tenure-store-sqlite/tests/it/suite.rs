@@ -21,19 +21,12 @@ impl InFolder {
         let folder = TempDir::new().unwrap();
         let shift = Arc::new(AtomicI64::new(0));
         let store = Sqlite::open(options(&folder, &shift)).unwrap();
-        Self {
-            folder,
-            shift,
-            store: Mutex::new(store),
-        }
+        Self { folder, shift, store: Mutex::new(store) }
     }
 }
 
 fn options(folder: &TempDir, shift: &Arc<AtomicI64>) -> Options {
-    Options {
-        wall: Wall::Shifted(shift.clone()),
-        ..Options::new(folder.path().join("data"))
-    }
+    Options { wall: Wall::Shifted(shift.clone()), ..Options::new(folder.path().join("data")) }
 }
 
 #[async_trait]
@@ -43,8 +36,7 @@ impl Harness for InFolder {
     }
 
     fn advance(&self, span: Millis) {
-        self.shift
-            .fetch_add(i64::try_from(span).unwrap(), Ordering::Relaxed);
+        self.shift.fetch_add(i64::try_from(span).unwrap(), Ordering::Relaxed);
     }
 
     async fn reopen(&self) {

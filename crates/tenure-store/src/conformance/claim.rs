@@ -1,9 +1,7 @@
 //! Leases are given.
 
 use super::Harness;
-use super::fixture::{
-    Holder, claim, create, create_for, deliver, hold, lease_id, message, node, view,
-};
+use super::fixture::{Holder, claim, create, create_for, deliver, hold, lease_id, message, node, view};
 use crate::{Claim, Kind, State, Then};
 use std::collections::BTreeSet;
 use tenure_core::{NodeId, TenantId};
@@ -18,20 +16,9 @@ pub async fn the_oldest_is_leased_first(harness: &dyn Harness) {
         harness.advance(10);
     }
     let leased = claim(&*store, node, 3).await;
-    assert_eq!(
-        leased
-            .iter()
-            .map(|leased| leased.session.id)
-            .collect::<Vec<_>>(),
-        ids[..3]
-    );
+    assert_eq!(leased.iter().map(|leased| leased.session.id).collect::<Vec<_>>(), ids[..3]);
     let rest = claim(&*store, node, 100).await;
-    assert_eq!(
-        rest.iter()
-            .map(|leased| leased.session.id)
-            .collect::<Vec<_>>(),
-        ids[3..]
-    );
+    assert_eq!(rest.iter().map(|leased| leased.session.id).collect::<Vec<_>>(), ids[3..]);
     assert!(claim(&*store, node, 100).await.is_empty());
 }
 
@@ -41,15 +28,10 @@ pub async fn a_leased_session_is_not_leased_again(harness: &dyn Harness) {
     let node = node(&*store).await;
     let id = create(&*store, vec![message("go")]).await;
     let holder = hold(&*store, node).await;
-    deliver(&*store, id, message("more"))
-        .await
-        .expect("it is taken");
+    deliver(&*store, id, message("more")).await.expect("it is taken");
     assert!(claim(&*store, node, 10).await.is_empty());
     let view = view(&*store, id).await;
-    assert_eq!(
-        (view.state, view.node, view.epoch),
-        (State::Leased, Some(node), holder.lease.epoch)
-    );
+    assert_eq!((view.state, view.node, view.epoch), (State::Leased, Some(node), holder.lease.epoch));
 }
 
 /// The same claim again gives the same leases; another one gives none of them.
@@ -59,17 +41,10 @@ pub async fn z_03_a_lost_reply_is_asked_for_again(harness: &dyn Harness) {
     for _ in 0..3 {
         create(&*store, vec![message("go")]).await;
     }
-    let request = Claim {
-        node,
-        id: lease_id(),
-        limit: 2,
-    };
+    let request = Claim { node, id: lease_id(), limit: 2 };
     let leases = async |request: &Claim| {
         let leased = store.claim(request.clone()).await.expect("the node lives");
-        leased
-            .into_iter()
-            .map(|leased| leased.lease)
-            .collect::<Vec<_>>()
+        leased.into_iter().map(|leased| leased.lease).collect::<Vec<_>>()
     };
     let first = leases(&request).await;
     let again = leases(&request).await;
@@ -87,13 +62,7 @@ pub async fn z_04_a_dead_or_unknown_node_gets_no_lease(harness: &dyn Harness) {
     let id = create(&*store, vec![message("go")]).await;
     store.sweep(&[(dead, 0)]).await.expect("it can be swept");
     for node in [dead, NodeId::from_bits(1)] {
-        let refused = store
-            .claim(Claim {
-                node,
-                id: lease_id(),
-                limit: 1,
-            })
-            .await;
+        let refused = store.claim(Claim { node, id: lease_id(), limit: 1 }).await;
         assert_eq!(refused.expect_err("it is not alive").kind, Kind::Fenced);
     }
     assert_eq!(view(&*store, id).await.state, State::Queued);
@@ -110,17 +79,11 @@ pub async fn p_13_claims_are_counted_until_progress(harness: &dyn Harness) {
         count += 1;
         assert_eq!(leased.claims, count);
         let mut holder = Holder::new(leased);
-        holder
-            .commit(&*store, Then::Yield)
-            .await
-            .expect("the lease is held");
+        holder.commit(&*store, Then::Yield).await.expect("the lease is held");
     }
     let mut holder = hold(&*store, node).await;
     holder.say("progress");
-    holder
-        .commit(&*store, Then::Yield)
-        .await
-        .expect("the lease is held");
+    holder.commit(&*store, Then::Yield).await.expect("the lease is held");
     assert_eq!(claim(&*store, node, 1).await[0].claims, 1);
 }
 
@@ -136,20 +99,11 @@ pub async fn p_16_tenants_take_turns(harness: &dyn Harness) {
     create_for(&*store, &few, vec![message("go")]).await;
     create_for(&*store, &few, vec![message("go")]).await;
     let batch = claim(&*store, node, 4).await;
-    assert_eq!(
-        batch
-            .iter()
-            .filter(|leased| leased.lease.tenant == few)
-            .count(),
-        2
-    );
+    assert_eq!(batch.iter().filter(|leased| leased.lease.tenant == few).count(), 2);
     create_for(&*store, &few, vec![message("go")]).await;
     let mut singles = claim(&*store, node, 1).await;
     singles.extend(claim(&*store, node, 1).await);
-    assert!(
-        singles.iter().any(|leased| leased.lease.tenant == few),
-        "also one by one"
-    );
+    assert!(singles.iter().any(|leased| leased.lease.tenant == few), "also one by one");
 }
 
 /// What the holder needs to start comes with the lease.

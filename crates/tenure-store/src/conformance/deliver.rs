@@ -2,13 +2,10 @@
 
 use super::Harness;
 use super::fixture::{
-    Holder, all_sessions, allow, claim, create, deliver, delivery, deny, event_id, hold, message,
-    node, view,
+    Holder, all_sessions, allow, claim, create, deliver, delivery, deny, event_id, hold, message, node, view,
 };
 use crate::{Hint, Kind, Receipt, State, Then};
-use tenure_core::{
-    Body, CallbackId, Decision, End, InputBody, MAX_INBOX, Outcome, Timestamp, WaitKind,
-};
+use tenure_core::{Body, CallbackId, Decision, End, InputBody, MAX_INBOX, Outcome, Timestamp, WaitKind};
 use tokio::sync::broadcast::error::TryRecvError;
 
 /// First come, first served.
@@ -16,23 +13,11 @@ pub async fn inputs_keep_their_order_and_wake_the_session(harness: &dyn Harness)
     let store = harness.store();
     let id = create(&*store, Vec::new()).await;
     for text in ["one", "two", "three"] {
-        deliver(&*store, id, message(text))
-            .await
-            .expect("it is taken");
+        deliver(&*store, id, message(text)).await.expect("it is taken");
     }
     let inbox = store.inbox(id).await.expect("it can be read");
-    let found: Vec<_> = inbox
-        .iter()
-        .map(|(position, input)| (*position, input.body.clone()))
-        .collect();
-    assert_eq!(
-        found,
-        [
-            (1, message("one")),
-            (2, message("two")),
-            (3, message("three"))
-        ]
-    );
+    let found: Vec<_> = inbox.iter().map(|(position, input)| (*position, input.body.clone())).collect();
+    assert_eq!(found, [(1, message("one")), (2, message("two")), (3, message("three"))]);
     assert_eq!(view(&*store, id).await.state, State::Queued);
 }
 
@@ -40,22 +25,11 @@ pub async fn inputs_keep_their_order_and_wake_the_session(harness: &dyn Harness)
 pub async fn a_batch_is_taken_whole_or_not_at_all(harness: &dyn Harness) {
     let store = harness.store();
     let id = create(&*store, Vec::new()).await;
-    let refused = store
-        .deliver(delivery(
-            id,
-            vec![message("one"), allow(event_id()), message("two")],
-        ))
-        .await;
-    assert_eq!(
-        refused.expect_err("it answers nothing").kind,
-        Kind::NotFound
-    );
+    let refused = store.deliver(delivery(id, vec![message("one"), allow(event_id()), message("two")])).await;
+    assert_eq!(refused.expect_err("it answers nothing").kind, Kind::NotFound);
     let view = view(&*store, id).await;
     assert_eq!((view.state, view.inbox_len), (State::Parked, 0));
-    let taken = store
-        .deliver(delivery(id, vec![message("one"), message("two")]))
-        .await
-        .expect("it is taken");
+    let taken = store.deliver(delivery(id, vec![message("one"), message("two")])).await.expect("it is taken");
     assert_eq!(taken.receipts.len(), 2);
 }
 
@@ -65,10 +39,7 @@ pub async fn o_028_two_messages_at_once_are_kept_and_lead_to_one_lease(harness: 
     let node = node(&*store).await;
     for _ in 0..100 {
         let id = create(&*store, Vec::new()).await;
-        let (one, two) = (
-            deliver(&*store, id, message("one")),
-            deliver(&*store, id, message("two")),
-        );
+        let (one, two) = (deliver(&*store, id, message("one")), deliver(&*store, id, message("two")));
         let (first, second) = (claim(&*store, node, 8), claim(&*store, node, 8));
         let (one, two, mut leased, more) = tokio::join!(one, two, first, second);
         one.expect("it is taken");
@@ -80,10 +51,7 @@ pub async fn o_028_two_messages_at_once_are_kept_and_lead_to_one_lease(harness: 
         // A message that came after the claim is seen at the next step boundary.
         let mut texts = holder.take_all();
         holder.say("hello");
-        holder
-            .commit(&*store, Then::Keep)
-            .await
-            .expect("the lease is held");
+        holder.commit(&*store, Then::Keep).await.expect("the lease is held");
         texts.extend(holder.take_all());
         assert_eq!(texts.len(), 2, "nothing lost, nothing doubled");
         holder.park(&*store).await;
@@ -98,23 +66,9 @@ pub async fn o_050_each_answer_makes_the_session_runnable(harness: &dyn Harness)
         let store = harness.store();
         let mut holder = hold(&*store, node_of_round).await;
         for input in holder.take_all() {
-            if let InputBody::Confirmation {
-                tool_use_id,
-                decision,
-            } = input.body
-            {
-                holder.push_as(
-                    input.id,
-                    Body::UserToolConfirmation {
-                        tool_use_id,
-                        decision,
-                    },
-                );
-                holder.push(Body::AgentToolResult {
-                    tool_use_id,
-                    content: Vec::new(),
-                    outcome: Outcome::Done,
-                });
+            if let InputBody::Confirmation { tool_use_id, decision } = input.body {
+                holder.push_as(input.id, Body::UserToolConfirmation { tool_use_id, decision });
+                holder.push(Body::AgentToolResult { tool_use_id, content: Vec::new(), outcome: Outcome::Done });
             }
         }
         let call = holder.ask();
@@ -123,14 +77,8 @@ pub async fn o_050_each_answer_makes_the_session_runnable(harness: &dyn Harness)
         assert_eq!(view(&*store, id).await.state, State::Parked);
         harness.reopen().await;
         let store = harness.store();
-        deliver(&*store, id, allow(call))
-            .await
-            .expect("it is asked for");
-        assert_eq!(
-            view(&*store, id).await.state,
-            State::Queued,
-            "recorded and runnable at once"
-        );
+        deliver(&*store, id, allow(call)).await.expect("it is asked for");
+        assert_eq!(view(&*store, id).await.state, State::Queued, "recorded and runnable at once");
         harness.reopen().await;
         node_of_round = node(&*harness.store()).await;
     }
@@ -144,55 +92,23 @@ pub async fn o_051_a_callback_before_its_wait_is_kept_once(harness: &dyn Harness
     let mut holder = hold(&*store, node).await;
     holder.take_all();
     let callback = CallbackId::from_bits(5);
-    let expires_at = store
-        .now()
-        .await
-        .expect("the clock can be read")
-        .after(60_000);
-    holder.push(Body::CallbackCreated {
-        callback,
-        label: "ci".to_owned(),
-        expires_at,
-    });
-    holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
-    let answer = || InputBody::Callback {
-        callback,
-        body: "green".to_owned(),
-    };
+    let expires_at = store.now().await.expect("the clock can be read").after(60_000);
+    holder.push(Body::CallbackCreated { callback, label: "ci".to_owned(), expires_at });
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+    let answer = || InputBody::Callback { callback, body: "green".to_owned() };
     let first = deliver(&*store, id, answer()).await.expect("it is open");
     let again = deliver(&*store, id, answer()).await.expect("it is open");
     assert_eq!(first.receipts, again.receipts, "the second is the first");
-    let held = holder
-        .commit(&*store, Then::Park)
-        .await
-        .expect("the lease is held");
+    let held = holder.commit(&*store, Then::Park).await.expect("the lease is held");
     assert!(held.is_held, "the answer waits");
     let inputs = holder.take_all();
     assert_eq!(inputs.len(), 1, "kept once");
-    holder.push_as(
-        inputs[0].id,
-        Body::CallbackReceived {
-            callback,
-            body: "green".to_owned(),
-        },
-    );
+    holder.push_as(inputs[0].id, Body::CallbackReceived { callback, body: "green".to_owned() });
     holder.park(&*store).await;
     let late = deliver(&*store, id, answer()).await.expect("it is known");
     assert_eq!(late.receipts, [Receipt::Nothing]);
-    let unknown = InputBody::Callback {
-        callback: CallbackId::from_bits(6),
-        body: String::new(),
-    };
-    assert_eq!(
-        deliver(&*store, id, unknown)
-            .await
-            .expect_err("there is none")
-            .kind,
-        Kind::NotFound
-    );
+    let unknown = InputBody::Callback { callback: CallbackId::from_bits(6), body: String::new() };
+    assert_eq!(deliver(&*store, id, unknown).await.expect_err("there is none").kind, Kind::NotFound);
 }
 
 /// A yes after the deadline's no is told that no counts.
@@ -202,24 +118,15 @@ pub async fn z_25_an_answer_after_the_deadline_gets_what_counts(harness: &dyn Ha
     let id = create(&*store, vec![message("go")]).await;
     let mut holder = hold(&*store, node).await;
     let call = holder.ask();
-    let denied = holder.push(Body::AgentToolResult {
-        tool_use_id: call,
-        content: Vec::new(),
-        outcome: Outcome::Denied,
-    });
+    let denied =
+        holder.push(Body::AgentToolResult { tool_use_id: call, content: Vec::new(), outcome: Outcome::Denied });
     holder.park(&*store).await;
-    let delivered = deliver(&*store, id, allow(call))
-        .await
-        .expect("it was a call");
+    let delivered = deliver(&*store, id, allow(call)).await.expect("it was a call");
     match delivered.receipts.as_slice() {
         [Receipt::Logged(event)] => assert_eq!(event.id, denied),
         other => panic!("the answer that counts is in the log: {other:?}"),
     }
-    assert_eq!(
-        view(&*store, id).await.state,
-        State::Parked,
-        "nothing to do"
-    );
+    assert_eq!(view(&*store, id).await.state, State::Parked, "nothing to do");
 }
 
 /// Two people answer: the first one counts, before and after it is consumed.
@@ -230,49 +137,21 @@ pub async fn the_first_of_two_answers_counts(harness: &dyn Harness) {
     let mut holder = hold(&*store, node).await;
     let call = holder.ask();
     holder.park(&*store).await;
-    let first = deliver(&*store, id, deny(call))
-        .await
-        .expect("it is asked for");
-    let second = deliver(&*store, id, allow(call))
-        .await
-        .expect("it is asked for");
+    let first = deliver(&*store, id, deny(call)).await.expect("it is asked for");
+    let second = deliver(&*store, id, allow(call)).await.expect("it is asked for");
     assert_eq!(first.receipts, second.receipts);
     assert_eq!(store.inbox(id).await.expect("it can be read").len(), 1);
-    let both = store
-        .deliver(delivery(id, vec![allow(call), deny(call)]))
-        .await
-        .expect("it is asked for");
-    assert_eq!(
-        both.receipts,
-        [first.receipts[0].clone(), first.receipts[0].clone()]
-    );
+    let both = store.deliver(delivery(id, vec![allow(call), deny(call)])).await.expect("it is asked for");
+    assert_eq!(both.receipts, [first.receipts[0].clone(), first.receipts[0].clone()]);
     let mut holder = hold(&*store, node).await;
     let inputs = holder.take_all();
     let decision = Decision::Deny { message: None };
-    holder.push_as(
-        inputs[0].id,
-        Body::UserToolConfirmation {
-            tool_use_id: call,
-            decision: decision.clone(),
-        },
-    );
-    holder.push(Body::AgentToolResult {
-        tool_use_id: call,
-        content: Vec::new(),
-        outcome: Outcome::Denied,
-    });
+    holder.push_as(inputs[0].id, Body::UserToolConfirmation { tool_use_id: call, decision: decision.clone() });
+    holder.push(Body::AgentToolResult { tool_use_id: call, content: Vec::new(), outcome: Outcome::Denied });
     holder.park(&*store).await;
-    let third = deliver(&*store, id, allow(call))
-        .await
-        .expect("it was a call");
+    let third = deliver(&*store, id, allow(call)).await.expect("it was a call");
     match third.receipts.as_slice() {
-        [Receipt::Logged(event)] => assert_eq!(
-            event.body,
-            Body::UserToolConfirmation {
-                tool_use_id: call,
-                decision
-            }
-        ),
+        [Receipt::Logged(event)] => assert_eq!(event.body, Body::UserToolConfirmation { tool_use_id: call, decision }),
         other => panic!("the answer that counts is in the log: {other:?}"),
     }
 }
@@ -282,15 +161,9 @@ pub async fn an_answer_to_an_unknown_call_names_it(harness: &dyn Harness) {
     let store = harness.store();
     let id = create(&*store, Vec::new()).await;
     let call = event_id();
-    let error = deliver(&*store, id, allow(call))
-        .await
-        .expect_err("there is no such call");
+    let error = deliver(&*store, id, allow(call)).await.expect_err("there is no such call");
     assert_eq!(error.kind, Kind::NotFound);
-    assert!(
-        error.message.contains(&call.to_string()),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains(&call.to_string()), "{}", error.message);
 }
 
 /// An ended session says so, except to those who want it to end.
@@ -300,49 +173,16 @@ pub async fn an_ended_session_takes_nothing_new(harness: &dyn Harness) {
     let id = create(&*store, vec![InputBody::Cancel]).await;
     let mut holder = hold(&*store, node).await;
     holder.take_all();
-    holder.push(Body::StatusTerminated {
-        end: End::Cancelled {
-            processes: "nothing was running".to_owned(),
-        },
-    });
-    holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
-    assert_eq!(
-        deliver(&*store, id, message("hello?"))
-            .await
-            .expect_err("it has ended")
-            .kind,
-        Kind::Conflict
-    );
-    assert_eq!(
-        deliver(&*store, id, InputBody::Cancel)
-            .await
-            .expect("it is so")
-            .receipts,
-        [Receipt::Nothing]
-    );
+    holder.push(Body::StatusTerminated { end: End::Cancelled { processes: "nothing was running".to_owned() } });
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+    assert_eq!(deliver(&*store, id, message("hello?")).await.expect_err("it has ended").kind, Kind::Conflict);
+    assert_eq!(deliver(&*store, id, InputBody::Cancel).await.expect("it is so").receipts, [Receipt::Nothing]);
     let seen = view(&*store, id).await;
-    assert_eq!(
-        (seen.state, seen.archived_at, seen.inbox_len),
-        (State::Ended, None, 0)
-    );
-    assert_eq!(
-        deliver(&*store, id, InputBody::Archive)
-            .await
-            .expect("it is so")
-            .receipts,
-        [Receipt::Nothing]
-    );
+    assert_eq!((seen.state, seen.archived_at, seen.inbox_len), (State::Ended, None, 0));
+    assert_eq!(deliver(&*store, id, InputBody::Archive).await.expect("it is so").receipts, [Receipt::Nothing]);
     assert!(view(&*store, id).await.archived_at.is_some(), "put away");
-    let listed = store
-        .sessions(crate::SessionQuery {
-            with_archived: false,
-            ..all_sessions()
-        })
-        .await
-        .expect("it can be read");
+    let listed =
+        store.sessions(crate::SessionQuery { with_archived: false, ..all_sessions() }).await.expect("it can be read");
     assert!(listed.is_empty());
 }
 
@@ -351,24 +191,11 @@ pub async fn z_54_a_full_inbox_refuses_messages_and_keeps_room_for_cancel(harnes
     let store = harness.store();
     let id = create(&*store, Vec::new()).await;
     for _ in 0..MAX_INBOX / 100 {
-        store
-            .deliver(delivery(id, vec![message("more"); 100]))
-            .await
-            .expect("there is room");
+        store.deliver(delivery(id, vec![message("more"); 100])).await.expect("there is room");
     }
-    assert_eq!(
-        deliver(&*store, id, message("too much"))
-            .await
-            .expect_err("it is full")
-            .kind,
-        Kind::Full
-    );
-    deliver(&*store, id, InputBody::Interrupt)
-        .await
-        .expect("there is room for controls");
-    deliver(&*store, id, InputBody::Cancel)
-        .await
-        .expect("cancel is always taken");
+    assert_eq!(deliver(&*store, id, message("too much")).await.expect_err("it is full").kind, Kind::Full);
+    deliver(&*store, id, InputBody::Interrupt).await.expect("there is room for controls");
+    deliver(&*store, id, InputBody::Cancel).await.expect("cancel is always taken");
     assert_eq!(view(&*store, id).await.inbox_len, MAX_INBOX as u64 + 2);
 }
 
@@ -380,26 +207,16 @@ pub async fn urgent_inputs_are_reported_until_they_are_consumed(harness: &dyn Ha
     let mut holder = hold(&*store, node).await;
     let controls = async || store.controls(node).await.expect("it can be read");
     assert_eq!(controls().await, []);
-    deliver(&*store, id, InputBody::Interrupt)
-        .await
-        .expect("it is taken");
-    deliver(&*store, id, message("and then this"))
-        .await
-        .expect("it is taken");
+    deliver(&*store, id, InputBody::Interrupt).await.expect("it is taken");
+    deliver(&*store, id, message("and then this")).await.expect("it is taken");
     assert_eq!(controls().await, [id]);
     holder.say("not yet");
-    let committed = holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
+    let committed = holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     assert_eq!(committed.inbox.len(), 3);
     assert_eq!(controls().await, [id], "still waiting");
     holder.take_all();
     holder.say("stopped");
-    holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     assert_eq!(controls().await, []);
 }
 
@@ -408,9 +225,7 @@ pub async fn hints_tell_what_changed(harness: &dyn Harness) {
     let store = harness.store();
     let id = create(&*store, Vec::new()).await;
     let mut hints = store.hints();
-    deliver(&*store, id, InputBody::Interrupt)
-        .await
-        .expect("it is taken");
+    deliver(&*store, id, InputBody::Interrupt).await.expect("it is taken");
     let mut wanted = vec![Hint::Session(id), Hint::Control(id), Hint::Runnable];
     while !wanted.is_empty() {
         match hints.recv().await.expect("hints go on") {
@@ -418,9 +233,6 @@ pub async fn hints_tell_what_changed(harness: &dyn Harness) {
             hint => wanted.retain(|wanted| *wanted != hint),
         }
     }
-    assert!(matches!(
-        hints.try_recv(),
-        Err(TryRecvError::Empty) | Ok(Hint::Anything | Hint::Session(_))
-    ));
+    assert!(matches!(hints.try_recv(), Err(TryRecvError::Empty) | Ok(Hint::Anything | Hint::Session(_))));
     assert!(view(&*store, id).await.state_since > Timestamp(0));
 }

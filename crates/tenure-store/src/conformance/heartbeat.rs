@@ -11,14 +11,7 @@ async fn beat(
     held: Vec<(SessionId, u64)>,
     claimed_before: Timestamp,
 ) -> crate::BeatReply {
-    store
-        .heartbeat(Beat {
-            node,
-            held,
-            claimed_before,
-        })
-        .await
-        .expect("the node lives")
+    store.heartbeat(Beat { node, held, claimed_before }).await.expect("the node lives")
 }
 
 /// A counter, so that no clock is compared (hazard Z-24).
@@ -29,10 +22,7 @@ pub async fn a_heartbeat_counts(harness: &dyn Harness) {
         harness.advance(10);
         beat(&*store, node, Vec::new(), Timestamp(0)).await;
         let nodes = store.nodes().await.expect("it can be read");
-        assert_eq!(
-            (nodes[0].id, nodes[0].beats, nodes[0].is_dead),
-            (node, expected, false)
-        );
+        assert_eq!((nodes[0].id, nodes[0].beats, nodes[0].is_dead), (node, expected, false));
     }
 }
 
@@ -43,18 +33,8 @@ pub async fn z_03_leases_that_nobody_holds_are_queued_again(harness: &dyn Harnes
     let id = create(&*store, vec![message("go")]).await;
     let leased = claim(&*store, node, 1).await.remove(0);
     beat(&*store, node, Vec::new(), leased.now).await;
-    assert_eq!(
-        view(&*store, id).await.state,
-        State::Leased,
-        "its claim may be under way"
-    );
-    beat(
-        &*store,
-        node,
-        vec![(id, leased.lease.epoch)],
-        leased.now.after(1),
-    )
-    .await;
+    assert_eq!(view(&*store, id).await.state, State::Leased, "its claim may be under way");
+    beat(&*store, node, vec![(id, leased.lease.epoch)], leased.now.after(1)).await;
     assert_eq!(view(&*store, id).await.state, State::Leased, "it is held");
     beat(&*store, node, Vec::new(), leased.now.after(1)).await;
     let seen = view(&*store, id).await;
@@ -62,13 +42,7 @@ pub async fn z_03_leases_that_nobody_holds_are_queued_again(harness: &dyn Harnes
     assert!(seen.epoch > leased.lease.epoch);
     let mut late = Holder::new(leased);
     late.say("too late");
-    assert_eq!(
-        late.commit(&*store, crate::Then::Keep)
-            .await
-            .expect_err("it is gone")
-            .kind,
-        Kind::Fenced
-    );
+    assert_eq!(late.commit(&*store, crate::Then::Keep).await.expect_err("it is gone").kind, Kind::Fenced);
 }
 
 /// What a node holds and does not own is to be dropped.
@@ -79,26 +53,11 @@ pub async fn lost_leases_are_reported(harness: &dyn Harness) {
     let holder = hold(&*store, node).await;
     let stranger = session_id();
     let held = vec![(id, holder.lease.epoch), (stranger, 1)];
-    assert_eq!(
-        beat(&*store, node, held, Timestamp(0)).await.lost,
-        [stranger]
-    );
+    assert_eq!(beat(&*store, node, held, Timestamp(0)).await.lost, [stranger]);
     let old = vec![(id, holder.lease.epoch - 1)];
-    assert_eq!(
-        beat(&*store, node, old, Timestamp(0)).await.lost,
-        [id],
-        "an older epoch is another lease"
-    );
-    store
-        .release(&holder.lease)
-        .await
-        .expect("it can be released");
-    assert_eq!(
-        beat(&*store, node, vec![(id, holder.lease.epoch)], Timestamp(0))
-            .await
-            .lost,
-        [id]
-    );
+    assert_eq!(beat(&*store, node, old, Timestamp(0)).await.lost, [id], "an older epoch is another lease");
+    store.release(&holder.lease).await.expect("it can be released");
+    assert_eq!(beat(&*store, node, vec![(id, holder.lease.epoch)], Timestamp(0)).await.lost, [id]);
 }
 
 /// Also a worker that listens to nothing hears of an interrupt (hazard Z-30).
@@ -108,13 +67,8 @@ pub async fn urgent_inputs_reach_the_holder(harness: &dyn Harness) {
     let id = create(&*store, vec![message("go")]).await;
     let holder = hold(&*store, node).await;
     let held = vec![(id, holder.lease.epoch)];
-    assert_eq!(
-        beat(&*store, node, held.clone(), Timestamp(0)).await.urgent,
-        []
-    );
-    deliver(&*store, id, InputBody::Cancel)
-        .await
-        .expect("it is taken");
+    assert_eq!(beat(&*store, node, held.clone(), Timestamp(0)).await.urgent, []);
+    deliver(&*store, id, InputBody::Cancel).await.expect("it is taken");
     assert_eq!(beat(&*store, node, held, Timestamp(0)).await.urgent, [id]);
 }
 
@@ -123,26 +77,8 @@ pub async fn a_dead_node_is_told(harness: &dyn Harness) {
     let store = harness.store();
     let node = node(&*store).await;
     store.sweep(&[(node, 0)]).await.expect("it can be swept");
-    let request = |node| Beat {
-        node,
-        held: Vec::new(),
-        claimed_before: Timestamp(0),
-    };
-    assert_eq!(
-        store
-            .heartbeat(request(node))
-            .await
-            .expect_err("it is dead")
-            .kind,
-        Kind::Fenced
-    );
+    let request = |node| Beat { node, held: Vec::new(), claimed_before: Timestamp(0) };
+    assert_eq!(store.heartbeat(request(node)).await.expect_err("it is dead").kind, Kind::Fenced);
     let unknown = NodeId::from_bits(bits());
-    assert_eq!(
-        store
-            .heartbeat(request(unknown))
-            .await
-            .expect_err("it is unknown")
-            .kind,
-        Kind::NotFound
-    );
+    assert_eq!(store.heartbeat(request(unknown)).await.expect_err("it is unknown").kind, Kind::NotFound);
 }

@@ -2,18 +2,16 @@
 
 use super::Harness;
 use super::fixture::{
-    agent, all_sessions, allow, bits, create, deliver, delivery, environment, event_id, hold,
-    idempotency, message, new_session, node, tenant, view,
+    agent, all_sessions, allow, bits, create, deliver, delivery, environment, event_id, hold, idempotency, message,
+    new_session, node, tenant, view,
 };
 use crate::{Delivery, Idempotency, Kind, NewSession, Receipt, Then};
 use tenure_core::{AgentId, Body, Decision, InputBody, TenantId};
 
 /// One session, however often it is asked for.
 pub async fn a_repeated_create_gives_the_first_session(harness: &dyn Harness) {
-    let request = || NewSession {
-        idempotency: Some(idempotency("a", 1)),
-        ..new_session(&tenant(), vec![message("go")])
-    };
+    let request =
+        || NewSession { idempotency: Some(idempotency("a", 1)), ..new_session(&tenant(), vec![message("go")]) };
     let first = harness.store().create(request()).await.expect("it is new");
     harness.reopen().await;
     let store = harness.store();
@@ -22,14 +20,7 @@ pub async fn a_repeated_create_gives_the_first_session(harness: &dyn Harness) {
         assert!(again.is_repeat && !first.is_repeat);
         assert_eq!(again.view.session, first.view.session);
     }
-    assert_eq!(
-        store
-            .sessions(all_sessions())
-            .await
-            .expect("it can be read")
-            .len(),
-        1
-    );
+    assert_eq!(store.sessions(all_sessions()).await.expect("it can be read").len(), 1);
     assert_eq!(view(&*store, first.view.session.id).await.inbox_len, 1);
 }
 
@@ -41,10 +32,8 @@ pub async fn a_repeated_delivery_gives_the_first_receipts(harness: &dyn Harness)
     let mut holder = hold(&*store, node).await;
     let call = holder.ask();
     holder.park(&*store).await;
-    let with_key = |key: &str, inputs: Vec<InputBody>| Delivery {
-        idempotency: Some(idempotency(key, 1)),
-        ..delivery(id, inputs)
-    };
+    let with_key =
+        |key: &str, inputs: Vec<InputBody>| Delivery { idempotency: Some(idempotency(key, 1)), ..delivery(id, inputs) };
     let request = || with_key("a", vec![message("one"), allow(call)]);
     let repeated = || with_key("b", vec![allow(call)]);
     let first = store.deliver(request()).await.expect("it is taken");
@@ -56,20 +45,11 @@ pub async fn a_repeated_delivery_gives_the_first_receipts(harness: &dyn Harness)
     assert_eq!(store.inbox(id).await.expect("it can be read").len(), 2);
     let mut holder = hold(&*store, node).await;
     let inputs = holder.take_all();
-    holder.push_as(
-        inputs[1].id,
-        Body::UserToolConfirmation {
-            tool_use_id: call,
-            decision: Decision::Allow,
-        },
-    );
+    holder.push_as(inputs[1].id, Body::UserToolConfirmation { tool_use_id: call, decision: Decision::Allow });
     holder.park(&*store).await;
     let later = store.deliver(request()).await.expect("it is known");
     assert_eq!(later.receipts, first.receipts);
-    assert!(
-        store.inbox(id).await.expect("it can be read").is_empty(),
-        "nothing is delivered twice"
-    );
+    assert!(store.inbox(id).await.expect("it can be read").is_empty(), "nothing is delivered twice");
     let later = store.deliver(repeated()).await.expect("it is known");
     assert!(later.is_repeat);
     match later.receipts.as_slice() {
@@ -82,56 +62,24 @@ pub async fn a_repeated_delivery_gives_the_first_receipts(harness: &dyn Harness)
 /// A key stands for one request.
 pub async fn another_body_with_the_same_key_is_refused(harness: &dyn Harness) {
     let store = harness.store();
-    let with_body = |body| NewSession {
-        idempotency: Some(idempotency("a", body)),
-        ..new_session(&tenant(), Vec::new())
-    };
+    let with_body =
+        |body| NewSession { idempotency: Some(idempotency("a", body)), ..new_session(&tenant(), Vec::new()) };
     store.create(with_body(1)).await.expect("it is new");
-    assert_eq!(
-        store
-            .create(with_body(2))
-            .await
-            .expect_err("it differs")
-            .kind,
-        Kind::IdempotencyMismatch
-    );
-    assert_eq!(
-        store
-            .sessions(all_sessions())
-            .await
-            .expect("it can be read")
-            .len(),
-        1
-    );
+    assert_eq!(store.create(with_body(2)).await.expect_err("it differs").kind, Kind::IdempotencyMismatch);
+    assert_eq!(store.sessions(all_sessions()).await.expect("it can be read").len(), 1);
 }
 
 /// The same key of another tenant, principal or route is another key.
 pub async fn z_18_a_key_means_nothing_to_others(harness: &dyn Harness) {
     let store = harness.store();
     let other = TenantId("other".to_owned());
-    let with = |tenant: &TenantId, key: Idempotency| NewSession {
-        idempotency: Some(key),
-        ..new_session(tenant, Vec::new())
-    };
-    let first = store
-        .create(with(&tenant(), idempotency("a", 1)))
-        .await
-        .expect("it is new");
-    let foreign = store
-        .create(with(&other, idempotency("a", 2)))
-        .await
-        .expect("it is new to them");
+    let with =
+        |tenant: &TenantId, key: Idempotency| NewSession { idempotency: Some(key), ..new_session(tenant, Vec::new()) };
+    let first = store.create(with(&tenant(), idempotency("a", 1))).await.expect("it is new");
+    let foreign = store.create(with(&other, idempotency("a", 2))).await.expect("it is new to them");
     let scope = "POST /v1/sessions by key-2".to_owned();
-    let principal = store
-        .create(with(
-            &tenant(),
-            Idempotency {
-                scope,
-                ..idempotency("a", 3)
-            },
-        ))
-        .await
-        .expect("it is new to them");
+    let principal =
+        store.create(with(&tenant(), Idempotency { scope, ..idempotency("a", 3) })).await.expect("it is new to them");
     assert!(!foreign.is_repeat && !principal.is_repeat);
     assert_ne!(first.view.session.id, foreign.view.session.id);
 }
@@ -140,24 +88,12 @@ pub async fn z_18_a_key_means_nothing_to_others(harness: &dyn Harness) {
 pub async fn repeated_definitions_give_the_first(harness: &dyn Harness) {
     let store = harness.store();
     let key = || Some(idempotency("a", 1));
-    let first = store
-        .put_agent(agent(&tenant(), AgentId::from_bits(bits()), 1), key())
-        .await
-        .expect("it is new");
-    let again = store
-        .put_agent(agent(&tenant(), AgentId::from_bits(bits()), 1), key())
-        .await
-        .expect("it is known");
+    let first = store.put_agent(agent(&tenant(), AgentId::from_bits(bits()), 1), key()).await.expect("it is new");
+    let again = store.put_agent(agent(&tenant(), AgentId::from_bits(bits()), 1), key()).await.expect("it is known");
     assert_eq!(first, again);
     let key = || Some(idempotency("b", 1));
-    let first = store
-        .put_environment(environment(&tenant(), "one"), key())
-        .await
-        .expect("it is new");
-    let again = store
-        .put_environment(environment(&tenant(), "two"), key())
-        .await
-        .expect("it is known");
+    let first = store.put_environment(environment(&tenant(), "one"), key()).await.expect("it is new");
+    let again = store.put_environment(environment(&tenant(), "two"), key()).await.expect("it is known");
     assert_eq!(first, again);
 }
 
@@ -165,27 +101,13 @@ pub async fn repeated_definitions_give_the_first(harness: &dyn Harness) {
 pub async fn a_refused_request_leaves_no_key(harness: &dyn Harness) {
     let store = harness.store();
     let id = create(&*store, Vec::new()).await;
-    let with_key = |inputs| Delivery {
-        idempotency: Some(idempotency("a", 1)),
-        ..delivery(id, inputs)
-    };
-    store
-        .deliver(with_key(vec![allow(event_id())]))
-        .await
-        .expect_err("it answers nothing");
-    let taken = store
-        .deliver(with_key(vec![message("go")]))
-        .await
-        .expect("it is taken");
+    let with_key = |inputs| Delivery { idempotency: Some(idempotency("a", 1)), ..delivery(id, inputs) };
+    store.deliver(with_key(vec![allow(event_id())])).await.expect_err("it answers nothing");
+    let taken = store.deliver(with_key(vec![message("go")])).await.expect("it is taken");
     assert!(!taken.is_repeat);
-    deliver(&*store, id, message("more"))
-        .await
-        .expect("it is taken");
+    deliver(&*store, id, message("more")).await.expect("it is taken");
     let node = node(&*store).await;
     let mut holder = hold(&*store, node).await;
     assert_eq!(holder.take_all().len(), 2);
-    holder
-        .commit(&*store, Then::Park)
-        .await
-        .expect("the lease is held");
+    holder.commit(&*store, Then::Park).await.expect("the lease is held");
 }

@@ -1,9 +1,7 @@
 //! Reads, and the client's notes.
 
 use super::Harness;
-use super::fixture::{
-    Holder, all_sessions, claim, create, hold, log, message, new_session, node, tenant, view,
-};
+use super::fixture::{Holder, all_sessions, claim, create, hold, log, message, new_session, node, tenant, view};
 use crate::{Counts, EventQuery, Kind, NewSession, Order, SessionQuery, State, Store, Then};
 use std::collections::BTreeMap;
 use tenure_core::{AgentId, Body, End, Phase, SessionId, Timestamp, WaitKind};
@@ -17,23 +15,14 @@ pub async fn a_log_is_read_in_pages_both_ways(harness: &dyn Harness) {
     for number in 0..25 {
         holder.say(&number.to_string());
     }
-    holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     let whole = log(&*store, id).await;
     assert_eq!(whole.len(), 25);
     for order in [Order::Ascending, Order::Descending] {
         let mut read = Vec::new();
         loop {
             let after = read.last().map(|event: &tenure_core::Event| event.seq);
-            let query = EventQuery {
-                tenant: tenant(),
-                session: id,
-                after,
-                order,
-                limit: 10,
-            };
+            let query = EventQuery { tenant: tenant(), session: id, after, order, limit: 10 };
             let page = store.events(query).await.expect("it can be read");
             if page.is_empty() {
                 break;
@@ -46,30 +35,12 @@ pub async fn a_log_is_read_in_pages_both_ways(harness: &dyn Harness) {
         assert_eq!(read, whole);
     }
     let unknown = SessionId::from_bits(1);
-    let query = EventQuery {
-        tenant: tenant(),
-        session: unknown,
-        after: None,
-        order: Order::Ascending,
-        limit: 10,
-    };
-    assert!(
-        store
-            .events(query)
-            .await
-            .expect("it can be read")
-            .is_empty()
-    );
+    let query = EventQuery { tenant: tenant(), session: unknown, after: None, order: Order::Ascending, limit: 10 };
+    assert!(store.events(query).await.expect("it can be read").is_empty());
 }
 
 async fn ids(store: &dyn Store, query: SessionQuery) -> Vec<SessionId> {
-    store
-        .sessions(query)
-        .await
-        .expect("it can be read")
-        .into_iter()
-        .map(|view| view.session.id)
-        .collect()
+    store.sessions(query).await.expect("it can be read").into_iter().map(|view| view.session.id).collect()
 }
 
 /// By creation.
@@ -82,16 +53,8 @@ pub async fn sessions_are_listed_in_pages_both_ways(harness: &dyn Harness) {
     for order in [Order::Ascending, Order::Descending] {
         let mut read = Vec::new();
         loop {
-            let page = ids(
-                &*store,
-                SessionQuery {
-                    order,
-                    after: read.last().copied(),
-                    limit: 3,
-                    ..all_sessions()
-                },
-            )
-            .await;
+            let page =
+                ids(&*store, SessionQuery { order, after: read.last().copied(), limit: 3, ..all_sessions() }).await;
             if page.is_empty() {
                 break;
             }
@@ -115,43 +78,20 @@ pub async fn sessions_are_found_by_phase(harness: &dyn Harness) {
     holder.park(&*store).await;
     let ended = create(&*store, vec![message("go")]).await;
     let mut holder = hold(&*store, node).await;
-    holder.push(Body::StatusTerminated {
-        end: End::Failed {
-            reason: String::new(),
-        },
-    });
-    holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
+    holder.push(Body::StatusTerminated { end: End::Failed { reason: String::new() } });
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     let working = create(&*store, vec![message("go")]).await;
     hold(&*store, node).await;
     let queued = create(&*store, vec![message("go")]).await;
-    let by = async |phases: &[Phase]| {
-        ids(
-            &*store,
-            SessionQuery {
-                phases: phases.to_vec(),
-                ..all_sessions()
-            },
-        )
-        .await
-    };
+    let by = async |phases: &[Phase]| ids(&*store, SessionQuery { phases: phases.to_vec(), ..all_sessions() }).await;
     assert_eq!(by(&[Phase::Idle]).await, [idle]);
     assert_eq!(by(&[Phase::Waiting]).await, [waiting]);
     assert_eq!(by(&[Phase::Failed]).await, [ended]);
     assert_eq!(by(&[Phase::Working]).await, [working]);
     assert_eq!(by(&[Phase::Queued]).await, [queued]);
-    assert_eq!(
-        by(&[Phase::Queued, Phase::Idle, Phase::Failed]).await,
-        [idle, ended, queued]
-    );
+    assert_eq!(by(&[Phase::Queued, Phase::Idle, Phase::Failed]).await, [idle, ended, queued]);
     assert_eq!(by(&[Phase::NeedsYou]).await, []);
-    let newest = SessionQuery {
-        phases: vec![Phase::Idle],
-        order: Order::Descending,
-        ..all_sessions()
-    };
+    let newest = SessionQuery { phases: vec![Phase::Idle], order: Order::Descending, ..all_sessions() };
     assert_eq!(ids(&*store, newest).await, [idle]);
 }
 
@@ -167,30 +107,9 @@ pub async fn sessions_are_found_by_agent_and_time(harness: &dyn Harness) {
         store.create(new).await.expect("it is new");
     }
     let agent = Some(AgentId::from_bits(1));
-    assert_eq!(
-        ids(
-            &*store,
-            SessionQuery {
-                agent,
-                ..all_sessions()
-            }
-        )
-        .await,
-        [made[0], made[2]]
-    );
+    assert_eq!(ids(&*store, SessionQuery { agent, ..all_sessions() }).await, [made[0], made[2]]);
     let (created_from, created_before) = (Some(Timestamp(200)), Some(Timestamp(300)));
-    assert_eq!(
-        ids(
-            &*store,
-            SessionQuery {
-                created_from,
-                created_before,
-                ..all_sessions()
-            }
-        )
-        .await,
-        [made[1]]
-    );
+    assert_eq!(ids(&*store, SessionQuery { created_from, created_before, ..all_sessions() }).await, [made[1]]);
 }
 
 /// As people type them.
@@ -204,30 +123,13 @@ pub async fn sessions_are_found_by_their_tail(harness: &dyn Harness) {
         let text = id.to_string();
         for length in [8, 20, text.len()] {
             let tail = &text[text.len() - length..];
-            assert_eq!(
-                store
-                    .sessions_by_tail(&tenant(), tail, 2)
-                    .await
-                    .expect("it can be read"),
-                [*id],
-                "{tail}"
-            );
+            assert_eq!(store.sessions_by_tail(&tenant(), tail, 2).await.expect("it can be read"), [*id], "{tail}");
         }
     }
-    let all = store
-        .sessions_by_tail(&tenant(), "", 3)
-        .await
-        .expect("it can be read");
+    let all = store.sessions_by_tail(&tenant(), "", 3).await.expect("it can be read");
     assert_eq!(all, [made[19], made[18], made[17]], "newest first");
     for nonsense in ["uuuu", "not an id", "%", "_"] {
-        assert_eq!(
-            store
-                .sessions_by_tail(&tenant(), nonsense, 3)
-                .await
-                .expect("it can be read"),
-            [],
-            "{nonsense}"
-        );
+        assert_eq!(store.sessions_by_tail(&tenant(), nonsense, 3).await.expect("it can be read"), [], "{nonsense}");
     }
 }
 
@@ -241,43 +143,16 @@ pub async fn counts_follow_every_state(harness: &dyn Harness) {
     for _ in 0..3 {
         create(&*store, vec![message("go")]).await;
     }
-    assert_eq!(
-        counts().await,
-        Counts {
-            queued: 3,
-            leased: 0,
-            parked: 1,
-            ended: 0
-        }
-    );
+    assert_eq!(counts().await, Counts { queued: 3, leased: 0, parked: 1, ended: 0 });
     let mut leased = claim(&*store, node, 2).await;
     let mut holder = Holder::new(leased.remove(0));
     holder.push(Body::StatusTerminated { end: End::Done });
-    holder
-        .commit(&*store, Then::Keep)
-        .await
-        .expect("the lease is held");
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     let ended = holder.lease.session;
-    assert_eq!(
-        counts().await,
-        Counts {
-            queued: 1,
-            leased: 1,
-            parked: 1,
-            ended: 1
-        }
-    );
+    assert_eq!(counts().await, Counts { queued: 1, leased: 1, parked: 1, ended: 1 });
     store.delete(&tenant(), parked).await.expect("it is parked");
     store.delete(&tenant(), ended).await.expect("it has ended");
-    assert_eq!(
-        counts().await,
-        Counts {
-            queued: 1,
-            leased: 1,
-            parked: 0,
-            ended: 0
-        }
-    );
+    assert_eq!(counts().await, Counts { queued: 1, leased: 1, parked: 0, ended: 0 });
 }
 
 /// For those who wait.
@@ -297,28 +172,13 @@ pub async fn the_place_in_the_queue_is_known(harness: &dyn Harness) {
 pub async fn notes_change_key_by_key(harness: &dyn Harness) {
     let store = harness.store();
     let notes = |pairs: &[(&str, &str)]| {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect::<BTreeMap<_, _>>()
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
     };
-    let new = NewSession {
-        metadata: notes(&[("a", "1"), ("b", "2")]),
-        ..new_session(&tenant(), Vec::new())
-    };
+    let new = NewSession { metadata: notes(&[("a", "1"), ("b", "2")]), ..new_session(&tenant(), Vec::new()) };
     let id = store.create(new).await.expect("it is new").view.session.id;
-    let changes = BTreeMap::from([
-        ("a".to_owned(), None),
-        ("c".to_owned(), Some("3\0".to_owned())),
-    ]);
-    store
-        .annotate(&tenant(), id, changes)
-        .await
-        .expect("it exists");
-    assert_eq!(
-        view(&*store, id).await.metadata,
-        notes(&[("b", "2"), ("c", "3\0")])
-    );
+    let changes = BTreeMap::from([("a".to_owned(), None), ("c".to_owned(), Some("3\0".to_owned()))]);
+    store.annotate(&tenant(), id, changes).await.expect("it exists");
+    assert_eq!(view(&*store, id).await.metadata, notes(&[("b", "2"), ("c", "3\0")]));
 }
 
 /// With all that belongs to it; one that is being worked on is refused.
@@ -331,37 +191,14 @@ pub async fn a_deleted_session_is_gone(harness: &dyn Harness) {
         for _ in 0..500 {
             holder.say("something");
         }
-        holder
-            .commit(&*store, Then::Keep)
-            .await
-            .expect("the lease is held");
+        holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     }
-    assert_eq!(
-        store
-            .delete(&tenant(), id)
-            .await
-            .expect_err("it is leased")
-            .kind,
-        Kind::Conflict
-    );
+    assert_eq!(store.delete(&tenant(), id).await.expect_err("it is leased").kind, Kind::Conflict);
     assert_eq!(view(&*store, id).await.state, State::Leased);
     holder.park(&*store).await;
     store.delete(&tenant(), id).await.expect("it is parked");
-    assert!(
-        store
-            .session(&tenant(), id)
-            .await
-            .expect("it can be read")
-            .is_none()
-    );
+    assert!(store.session(&tenant(), id).await.expect("it can be read").is_none());
     assert!(log(&*store, id).await.is_empty());
     assert!(store.inbox(id).await.expect("it can be read").is_empty());
-    assert_eq!(
-        store
-            .delete(&tenant(), id)
-            .await
-            .expect_err("it is gone")
-            .kind,
-        Kind::NotFound
-    );
+    assert_eq!(store.delete(&tenant(), id).await.expect_err("it is gone").kind, Kind::NotFound);
 }

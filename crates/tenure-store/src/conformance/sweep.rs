@@ -13,17 +13,11 @@ pub async fn a_silent_node_dies_and_its_sessions_are_queued(harness: &dyn Harnes
     hold(&*store, silent).await;
     let second = create(&*store, vec![message("go")]).await;
     hold(&*store, living).await;
-    assert_eq!(
-        store.sweep(&[(silent, 0)]).await.expect("it can be swept"),
-        [first]
-    );
+    assert_eq!(store.sweep(&[(silent, 0)]).await.expect("it can be swept"), [first]);
     assert_eq!(view(&*store, first).await.state, State::Queued);
     assert_eq!(view(&*store, second).await.state, State::Leased);
     let nodes = store.nodes().await.expect("it can be read");
-    let dead: Vec<_> = nodes
-        .iter()
-        .map(|node| (node.id, node.is_dead, node.leases))
-        .collect();
+    let dead: Vec<_> = nodes.iter().map(|node| (node.id, node.is_dead, node.leases)).collect();
     assert_eq!(dead, [(silent, true, 0), (living, false, 1)]);
     assert_eq!(store.sweep(&[]).await.expect("it can be swept"), []);
 }
@@ -35,19 +29,9 @@ pub async fn z_24_a_node_that_beat_meanwhile_lives(harness: &dyn Harness) {
     let id = create(&*store, vec![message("go")]).await;
     let holder = hold(&*store, node).await;
     let held = vec![(id, holder.lease.epoch)];
-    store
-        .heartbeat(Beat {
-            node,
-            held,
-            claimed_before: Timestamp(0),
-        })
-        .await
-        .expect("the node lives");
+    store.heartbeat(Beat { node, held, claimed_before: Timestamp(0) }).await.expect("the node lives");
     harness.advance(3_600_000);
-    assert_eq!(
-        store.sweep(&[(node, 0)]).await.expect("it can be swept"),
-        []
-    );
+    assert_eq!(store.sweep(&[(node, 0)]).await.expect("it can be swept"), []);
     assert_eq!(view(&*store, id).await.state, State::Leased);
 }
 

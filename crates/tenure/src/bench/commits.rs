@@ -24,7 +24,11 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
         }
         bare.sort_by(f64::total_cmp);
         let params = json!({ "concurrency": concurrency, "commits": commits });
-        figures.push(Figure::new("commits", format!("checkpoints/s at {concurrency}"), "1/s", rates).against(super::quantile(&bare, 0.5)).with(params.clone()));
+        figures.push(
+            Figure::new("commits", format!("checkpoints/s at {concurrency}"), "1/s", rates)
+                .against(super::quantile(&bare, 0.5))
+                .with(params.clone()),
+        );
         figures.push(Figure::new("commits", format!("ack p50 at {concurrency}"), "ms", middle).with(params.clone()));
         figures.push(Figure::new("commits", format!("ack p99 at {concurrency}"), "ms", high).with(params));
     }

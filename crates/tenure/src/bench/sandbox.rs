@@ -20,7 +20,8 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
         std::fs::create_dir_all(&workspace)?;
         std::fs::create_dir_all(&state)?;
         let started = Instant::now();
-        let sandbox = driver.start(Spec::new(workspace, state, format!("bench-{round}"))).await.context("start a sandbox")?;
+        let sandbox =
+            driver.start(Spec::new(workspace, state, format!("bench-{round}"))).await.context("start a sandbox")?;
         sandbox.exec(Exec::new("echo hi")).await.context("run the first command")?;
         first.push(millis(started.elapsed()));
         let started = Instant::now();

@@ -37,7 +37,11 @@ async fn start(data: &Path) -> Result<Duration> {
     let answered = async {
         loop {
             if let Ok(mut socket) = TcpStream::connect(address).await {
-                socket.write_all(format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+                socket
+                    .write_all(
+                        format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").as_bytes(),
+                    )
+                    .await?;
                 let mut reply = Vec::new();
                 socket.read_to_end(&mut reply).await?;
                 if reply.starts_with(b"HTTP/1.1 200") {
@@ -48,7 +52,8 @@ async fn start(data: &Path) -> Result<Duration> {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let elapsed = tokio::time::timeout(Duration::from_secs(20), answered).await.context("the server did not answer")??;
+    let elapsed =
+        tokio::time::timeout(Duration::from_secs(20), answered).await.context("the server did not answer")??;
     server.kill().await?;
     Ok(elapsed)
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Agent, AgentId, AgentRef, Block, EnvironmentId, EventId, InputBody, Limits, Loop, Phase, Policies, Session, SessionId, TenantId, Timestamp,
+    Agent, AgentId, AgentRef, Block, EnvironmentId, EventId, InputBody, Limits, Loop, Phase, Policies, Session,
+    SessionId, TenantId, Timestamp,
 };
 use tenure_engine::{EventMasker, Folders, Options, Sandboxes, Worker};
 use tenure_model::Providers;
@@ -48,7 +49,13 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
     };
     let agent = store.put_agent(agent, None).await?;
     let id = SessionId::from_bits(1 << 100);
-    let mut session = Session::new(id, tenant.clone(), AgentRef { id: agent.id, version: 1 }, EnvironmentId::from_bits(1), Timestamp(0));
+    let mut session = Session::new(
+        id,
+        tenant.clone(),
+        AgentRef { id: agent.id, version: 1 },
+        EnvironmentId::from_bits(1),
+        Timestamp(0),
+    );
     session.budget.limits = Limits::NONE;
     store.create(NewSession { session, metadata: BTreeMap::new(), inputs: Vec::new(), idempotency: None }).await?;
     let options = Options {
@@ -66,7 +73,9 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
         internal_listen: ([127, 0, 0, 1], 0).into(),
     };
     let sandboxes = Arc::new(Sandboxes::new(drivers(), Folders { data: data.clone() }, Vec::new()));
-    let worker = Worker::start(store.clone(), Arc::new(Providers::scripted(None)), sandboxes, EventMasker::default(), options).await?;
+    let worker =
+        Worker::start(store.clone(), Arc::new(Providers::scripted(None)), sandboxes, EventMasker::default(), options)
+            .await?;
     let stop = CancellationToken::new();
     let running = tokio::spawn(worker.run(stop.clone()));
     let mut values = Vec::new();
@@ -88,7 +97,10 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
 
 async fn turn_of(store: &dyn Store, tenant: &TenantId, id: SessionId, turn: usize) -> Result<()> {
     let mut hints = store.hints();
-    let input = (EventId::from_bits((turn as u128 + 1) << 64), InputBody::Message { content: vec![Block::Text("hi".to_owned())] });
+    let input = (
+        EventId::from_bits((turn as u128 + 1) << 64),
+        InputBody::Message { content: vec![Block::Text("hi".to_owned())] },
+    );
     store.deliver(Delivery { tenant: tenant.clone(), session: id, inputs: vec![input], idempotency: None }).await?;
     loop {
         let view = store.session(tenant, id).await?.context("the session is there")?;

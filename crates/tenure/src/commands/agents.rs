@@ -39,7 +39,12 @@ impl Agents {
                 list(common, Kind::Agent, &["AGENT", "NAME", "VERSION", "MODEL"], |table: &mut Table, agent: &Value| {
                     let version = agent.get("version").map(ToString::to_string).unwrap_or_default();
                     let model = agent.get("model").map_or("", |model| model.as_str().unwrap_or(text(model, "id")));
-                    table.row([text(agent, "id").to_owned(), text(agent, "name").to_owned(), version, model.to_owned()]);
+                    table.row([
+                        text(agent, "id").to_owned(),
+                        text(agent, "name").to_owned(),
+                        version,
+                        model.to_owned(),
+                    ]);
                 })
                 .await
             }

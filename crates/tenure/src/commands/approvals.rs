@@ -33,7 +33,10 @@ impl Approvals {
         }
         let mut table = Table::new(&["SESSION", "TOOL", "INPUT", "ASKED", "TITLE"]);
         for approval in &open {
-            let asked = text(approval, "since").parse().map(|since| format!("{} ago", time::span(time::age(since)))).unwrap_or_default();
+            let asked = text(approval, "since")
+                .parse()
+                .map(|since| format!("{} ago", time::span(time::age(since))))
+                .unwrap_or_default();
             table.row([
                 format!("…{}", tail(text(approval, "session_id"))),
                 text(approval, "name").to_owned(),
@@ -45,7 +48,9 @@ impl Approvals {
         for line in table.lines() {
             output::line(&line)?;
         }
-        output::say("tenure approve SESSION, or tenure deny SESSION --because TEXT; a custom tool: tenure send SESSION TEXT --result-for CALL");
+        output::say(
+            "tenure approve SESSION, or tenure deny SESSION --because TEXT; a custom tool: tenure send SESSION TEXT --result-for CALL",
+        );
         Ok(Exit::Ok)
     }
 }
@@ -58,7 +63,9 @@ pub(crate) async fn list(client: &Client) -> Result<Vec<Value>, Failure> {
 /// What a call would do, in one line.
 pub(crate) fn input(approval: &Value, most: usize) -> String {
     let input = approval.get("input").cloned().unwrap_or(Value::Null);
-    let main = ["command", "file_path", "path", "pattern", "url", "question"].iter().find_map(|name| input.get(name).and_then(Value::as_str));
+    let main = ["command", "file_path", "path", "pattern", "url", "question"]
+        .iter()
+        .find_map(|name| input.get(name).and_then(Value::as_str));
     inert::brief(&main.map_or_else(|| input.to_string(), str::to_owned), most)
 }
 

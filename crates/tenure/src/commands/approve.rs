@@ -79,16 +79,20 @@ impl Calls {
             return Ok(Exit::Ok);
         }
         // The first answer wins: the reply says what is in force, which may be somebody else's.
-        let effective = reply.get("data").and_then(Value::as_array).into_iter().flatten().map(|event| text(event, "result"));
+        let effective =
+            reply.get("data").and_then(Value::as_array).into_iter().flatten().map(|event| text(event, "result"));
         let wanted = text(&answer, "result");
         let was_first = effective.clone().all(|result| result == wanted || result.is_empty());
         match (was_first, wanted) {
             (true, "allow") => output::line(&format!("Approved once. …{} is runnable.", tail(&id)))?,
             (true, _) => output::line(&format!("Denied. …{} is runnable; the model is told.", tail(&id)))?,
             (false, _) => {
-                return Err(Failure::new(Exit::Conflict, format!("a call of …{} was answered before, otherwise", tail(&id)))
-                    .why("the first answer stays in force")
-                    .fix(format!("tenure logs {}", tail(&id))));
+                return Err(Failure::new(
+                    Exit::Conflict,
+                    format!("a call of …{} was answered before, otherwise", tail(&id)),
+                )
+                .why("the first answer stays in force")
+                .fix(format!("tenure logs {}", tail(&id))));
             }
         }
         Ok(Exit::Ok)
@@ -96,9 +100,7 @@ impl Calls {
 
     fn pick(&self, session: &str, open: Vec<Value>) -> Result<Vec<Value>, Failure> {
         // Custom tools and questions are answered with a result, not with a yes.
-        let is_meant = |call: &Value| {
-            text(call, "session_id") == session && text(call, "kind") == "approval"
-        };
+        let is_meant = |call: &Value| text(call, "session_id") == session && text(call, "kind") == "approval";
         let mut calls: Vec<Value> = open.into_iter().filter(is_meant).collect();
         if let Some(wanted) = &self.call {
             calls.retain(|call| text(call, "tool_use_id").ends_with(wanted.trim_start_matches('…')));
@@ -111,7 +113,9 @@ impl Calls {
             _ if self.all => Ok(calls),
             many => {
                 let failure = Failure::new(Exit::Usage, format!("{many} calls of …{} wait", tail(session)));
-                let list = calls.iter().map(|call| format!("{}  {}  {}", text(call, "tool_use_id"), text(call, "name"), shown(call)));
+                let list = calls
+                    .iter()
+                    .map(|call| format!("{}  {}  {}", text(call, "tool_use_id"), text(call, "name"), shown(call)));
                 Err(list.fold(failure, Failure::why).fix("--call CALL, or --all"))
             }
         }
@@ -129,6 +133,9 @@ fn asked(question: &str) -> Result<bool, Failure> {
     // A closed stderr is no reason to fail; then nobody says yes.
     let _ = write!(err, "{question}").and_then(|()| err.flush());
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(|error| Failure::new(Exit::Failed, "cannot read the answer").why(error.to_string()))?;
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| Failure::new(Exit::Failed, "cannot read the answer").why(error.to_string()))?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

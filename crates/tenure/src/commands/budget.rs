@@ -28,11 +28,18 @@ impl Budget {
     pub(crate) async fn run(self, common: &Common) -> Result<Exit, Failure> {
         let client = common.target().connect()?;
         let id = session_id(&client, &self.session).await?;
-        let limits = [("cost_usd", self.usd.map(Value::from)), ("steps", self.steps.map(Value::from)), ("tokens", self.tokens.map(Value::from))];
-        let body: Map<String, Value> = limits.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        let limits = [
+            ("cost_usd", self.usd.map(Value::from)),
+            ("steps", self.steps.map(Value::from)),
+            ("tokens", self.tokens.map(Value::from)),
+        ];
+        let body: Map<String, Value> =
+            limits.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
         let (path, body) = (["v1", "sessions", &id, "budget"], Value::Object(body));
         let work = client.post(&path, &body);
-        let reply = progress::watch("changing limits", work).await.map_err(|error| Failure::from(error).doing(&format!("change the limits of …{}", tail(&id))))?;
+        let reply = progress::watch("changing limits", work)
+            .await
+            .map_err(|error| Failure::from(error).doing(&format!("change the limits of …{}", tail(&id))))?;
         match common.format() {
             Format::Json => output::json(&reply)?,
             Format::Human => output::line(&format!("…{}: limits are changed", tail(&id)))?,

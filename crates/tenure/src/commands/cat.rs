@@ -18,12 +18,17 @@ impl Cat {
     pub(crate) async fn run(self, common: &Common) -> Result<Exit, Failure> {
         let (session, path) = split(&self.place);
         if path.is_empty() {
-            return Err(Failure::new(Exit::Usage, format!("{:?} names no file", self.place)).fix("tenure cat SESSION:PATH"));
+            return Err(
+                Failure::new(Exit::Usage, format!("{:?} names no file", self.place)).fix("tenure cat SESSION:PATH")
+            );
         }
         let client = common.target().connect()?;
         let id = session_id(&client, session).await?;
         let url = ["v1", "sessions", &id, "files", "content"];
-        let mut download = client.download(&url, &[("path", path)]).await.map_err(|error| Failure::from(error).doing(&format!("read {}", self.place)))?;
+        let mut download = client
+            .download(&url, &[("path", path)])
+            .await
+            .map_err(|error| Failure::from(error).doing(&format!("read {}", self.place)))?;
         if !output::is_terminal() {
             while let Some(chunk) = download.chunk().await? {
                 output::raw(&chunk)?;

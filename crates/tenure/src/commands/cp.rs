@@ -61,13 +61,18 @@ impl Cp {
                 download(&client, &id, &path, &to).await.map_err(doing)?
             }
             (Side::Here(_), Side::Here(_)) | (Side::There { .. }, Side::There { .. }) => {
-                return Err(Failure::new(Exit::Usage, "one side must be SESSION:PATH, the other one a path of this machine")
-                    .fix("tenure cp SESSION:report.md .      or   tenure cp notes.md SESSION:notes.md"));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    "one side must be SESSION:PATH, the other one a path of this machine",
+                )
+                .fix("tenure cp SESSION:report.md .      or   tenure cp notes.md SESSION:notes.md"));
             }
         };
         match common.format() {
             Format::Json => output::json(&done)?,
-            Format::Human => output::say(&format!("copied {}", inert::line(done.get("to").and_then(Value::as_str).unwrap_or("")))),
+            Format::Human => {
+                output::say(&format!("copied {}", inert::line(done.get("to").and_then(Value::as_str).unwrap_or(""))))
+            }
         }
         Ok(Exit::Ok)
     }
@@ -130,7 +135,9 @@ async fn download(client: &Client, id: &str, path: &str, to: &Path) -> Result<Va
     let opened = if path.is_empty() { None } else { Some(client.download(&content, &query).await) };
     match opened {
         Some(Ok(file)) => download_file(file, path, to).await,
-        Some(Err(error)) if error.refusal().is_none_or(|refusal| refusal.code.as_deref() != Some("not_a_file")) => Err(error.into()),
+        Some(Err(error)) if error.refusal().is_none_or(|refusal| refusal.code.as_deref() != Some("not_a_file")) => {
+            Err(error.into())
+        }
         Some(Err(_)) | None => {
             let archive = client.download(&["v1", "sessions", id, "files", "archive"], &query).await?;
             download_folder(archive, path, to).await
@@ -170,7 +177,9 @@ async fn download_folder(mut archive: Download, path: &str, to: &Path) -> Result
     let folder = target.canonicalize().map_err(|error| local(&target, &error))?;
     let workspace = Workspace::open(&folder).map_err(|error| Failure::new(Exit::Failed, error.message))?;
     let (sender, receiver) = mpsc::channel(PIECES);
-    let reader = tokio::task::spawn_blocking(move || workspace.import_tar(b"", &mut Received { receiver, piece: Vec::new(), at: 0 }, ImportLimits::default()));
+    let reader = tokio::task::spawn_blocking(move || {
+        workspace.import_tar(b"", &mut Received { receiver, piece: Vec::new(), at: 0 }, ImportLimits::default())
+    });
     let fetch = async {
         while let Some(chunk) = archive.chunk().await? {
             if sender.send(chunk.to_vec()).await.is_err() {
@@ -181,14 +190,19 @@ async fn download_folder(mut archive: Download, path: &str, to: &Path) -> Result
         Ok::<_, Failure>(())
     };
     progress::watch(&format!("fetching {}", if name.is_empty() { "the workspace" } else { name }), fetch).await?;
-    let imported = reader.await.map_err(anyhow::Error::from)?.map_err(|error| Failure::new(Exit::Failed, error.message))?;
-    Ok(json!({ "from": path, "to": target, "entries": imported.entries, "size_bytes": imported.bytes, "skipped": imported.skipped }))
+    let imported =
+        reader.await.map_err(anyhow::Error::from)?.map_err(|error| Failure::new(Exit::Failed, error.message))?;
+    Ok(
+        json!({ "from": path, "to": target, "entries": imported.entries, "size_bytes": imported.bytes, "skipped": imported.skipped }),
+    )
 }
 
 /// The last part of a remote path must be a name on this machine, not a way out of the folder.
 fn safe_name(name: &str) -> Result<&str, Failure> {
     if name.is_empty() || matches!(name, "." | "..") || name.contains(['/', '\0']) {
-        return Err(Failure::new(Exit::Usage, format!("{name:?} cannot be a file name here")).fix("name the target file"));
+        return Err(
+            Failure::new(Exit::Usage, format!("{name:?} cannot be a file name here")).fix("name the target file")
+        );
     }
     Ok(name)
 }

@@ -33,15 +33,20 @@ impl Environments {
         match self.action {
             Action::Apply { files } => apply(common, Kind::Environment, &files).await,
             Action::List => {
-                list(common, Kind::Environment, &["ENVIRONMENT", "NAME", "SANDBOX", "NETWORK"], |table: &mut Table, environment: &Value| {
-                    let effective = environment.get("effective").cloned().unwrap_or(Value::Null);
-                    table.row([
-                        text(environment, "id").to_owned(),
-                        text(environment, "name").to_owned(),
-                        text(&effective, "driver").to_owned(),
-                        text(&effective, "network").to_owned(),
-                    ]);
-                })
+                list(
+                    common,
+                    Kind::Environment,
+                    &["ENVIRONMENT", "NAME", "SANDBOX", "NETWORK"],
+                    |table: &mut Table, environment: &Value| {
+                        let effective = environment.get("effective").cloned().unwrap_or(Value::Null);
+                        table.row([
+                            text(environment, "id").to_owned(),
+                            text(environment, "name").to_owned(),
+                            text(&effective, "driver").to_owned(),
+                            text(&effective, "network").to_owned(),
+                        ]);
+                    },
+                )
                 .await
             }
         }

@@ -57,14 +57,22 @@ impl Logs {
                         return Ok(Exit::Ok);
                     }
                 }
-                Next::Reconnecting { failures: 3, .. } => output::say("the server is away; waiting for it, nothing is missed"),
+                Next::Reconnecting { failures: 3, .. } => {
+                    output::say("the server is away; waiting for it, nothing is missed")
+                }
                 Next::Reconnecting { .. } | Next::Reconnected => {}
             }
         }
     }
 
     /// Prints what is stored, page by page; returns the last `seq`.
-    async fn print_stored(&self, client: &Client, id: &str, since: Option<&str>, format: Format) -> Result<u64, Failure> {
+    async fn print_stored(
+        &self,
+        client: &Client,
+        id: &str,
+        since: Option<&str>,
+        format: Format,
+    ) -> Result<u64, Failure> {
         let mut last = 0;
         let mut page: Option<String> = None;
         loop {

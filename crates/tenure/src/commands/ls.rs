@@ -25,7 +25,9 @@ impl Ls {
         let id = session_id(&client, session).await?;
         let query = [("path", path)];
         let url = ["v1", "sessions", &id, "files"];
-        let folder = progress::watch("reading the folder", client.get(&url, &query)).await.map_err(|error| Failure::from(error).doing(&format!("list {}", self.place)))?;
+        let folder = progress::watch("reading the folder", client.get(&url, &query))
+            .await
+            .map_err(|error| Failure::from(error).doing(&format!("list {}", self.place)))?;
         let entries: Vec<&Value> = folder.get("data").and_then(Value::as_array).into_iter().flatten().collect();
         if common.format() == Format::Json {
             for entry in entries {

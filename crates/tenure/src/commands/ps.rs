@@ -104,7 +104,8 @@ fn why(session: &Value) -> String {
         "" => session.get("stop_reason").map(|reason| text(reason, "type").replace('_', " ")).unwrap_or_default(),
         "action" => {
             let open = session.get("open_calls").and_then(Value::as_array).into_iter().flatten();
-            let names: Vec<&str> = open.filter(|call| text(call, "state") == "needs_answer").map(|call| text(call, "name")).collect();
+            let names: Vec<&str> =
+                open.filter(|call| text(call, "state") == "needs_answer").map(|call| text(call, "name")).collect();
             format!("answer to {}", names.join(", "))
         }
         "backoff" | "upstream" | "condition" => format!("{}{next}", field("class").replace('_', " ")),

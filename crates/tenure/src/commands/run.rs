@@ -101,7 +101,8 @@ impl Run {
 
     /// Creates what is needed, puts the files in, sends the prompt.
     async fn start(&self, client: &Client, prompt: &str) -> Result<String, Failure> {
-        let agent = prepare::agent(client, self.agent.as_deref(), self.model.as_deref(), self.system.as_deref()).await?;
+        let agent =
+            prepare::agent(client, self.agent.as_deref(), self.model.as_deref(), self.system.as_deref()).await?;
         let environment = prepare::environment(client, self.environment.as_deref()).await?;
         let title = self.title.clone().unwrap_or_else(|| output::inert::brief(prompt, 60));
         let mut body = json!({ "agent": agent, "environment_id": environment, "title": title });
@@ -109,20 +110,24 @@ impl Run {
             body["limits"] = json!({ "cost_usd": usd });
         }
         let work = create(client, &["v1", "sessions"], &body, self.key.as_deref());
-        let created = progress::watch("creating the session", work).await.map_err(|failure| failure.doing("start a session"))?;
+        let created =
+            progress::watch("creating the session", work).await.map_err(|failure| failure.doing("start a session"))?;
         let id = id_of(&created).to_owned();
         let is_fresh = created.get("last_seq").and_then(Value::as_u64).unwrap_or(0) == 0;
         if let (Some(dir), true) = (&self.dir, is_fresh) {
             super::cp::upload_folder(client, &id, dir, "").await?;
         }
-        let message = json!({ "events": [{ "type": "user.message", "content": [{ "type": "text", "text": prompt }] }] });
+        let message =
+            json!({ "events": [{ "type": "user.message", "content": [{ "type": "text", "text": prompt }] }] });
         let key = self.key.as_ref().map(|key| format!("{key}/prompt"));
         let sent = create(client, &["v1", "sessions", &id, "events"], &message, key.as_deref()).await;
         sent.map_err(|failure| match (failure.exit, &self.key) {
-            (Exit::Conflict, Some(key)) => Failure::new(Exit::Conflict, format!("key {key:?} was used with a different prompt"))
-                .why(format!("existing session: {id}"))
-                .fix(format!("choose another --key, or tenure logs {}", tail(&id)))
-                .code("idempotency_key_reused"),
+            (Exit::Conflict, Some(key)) => {
+                Failure::new(Exit::Conflict, format!("key {key:?} was used with a different prompt"))
+                    .why(format!("existing session: {id}"))
+                    .fix(format!("choose another --key, or tenure logs {}", tail(&id)))
+                    .code("idempotency_key_reused")
+            }
             _ => failure.doing(&format!("send the prompt to …{}", tail(&id))),
         })?;
         Ok(id)
@@ -142,13 +147,23 @@ async fn conclude(client: &Client, id: &str, ended: TurnEnd) -> Result<Exit, Fai
     match ended {
         TurnEnd::EndTurn | TurnEnd::Done => {
             if let Ok(session) = client.get(&["v1", "sessions", id], &[]).await {
-                let age = time::parse(super::approvals::text(&session, "created_at")).map(|at| time::span(time::age(at))).unwrap_or_default();
-                let limit = session.pointer("/limits/cost_usd").and_then(Value::as_f64).map(|usd| format!(" of {}", time::money(usd))).unwrap_or_default();
-                output::say(&format!("done in {age}, {}{limit}.   tenure ls {short}      tenure send {short} \"…\"", super::ps::cost(&session)));
+                let age = time::parse(super::approvals::text(&session, "created_at"))
+                    .map(|at| time::span(time::age(at)))
+                    .unwrap_or_default();
+                let limit = session
+                    .pointer("/limits/cost_usd")
+                    .and_then(Value::as_f64)
+                    .map(|usd| format!(" of {}", time::money(usd)))
+                    .unwrap_or_default();
+                output::say(&format!(
+                    "done in {age}, {}{limit}.   tenure ls {short}      tenure send {short} \"…\"",
+                    super::ps::cost(&session)
+                ));
             }
             Ok(Exit::Ok)
         }
-        TurnEnd::Refusal => Err(Failure::new(Exit::SessionFailed, format!("the model of …{short} refused")).fix(format!("tenure send {short} \"…\""))),
+        TurnEnd::Refusal => Err(Failure::new(Exit::SessionFailed, format!("the model of …{short} refused"))
+            .fix(format!("tenure send {short} \"…\""))),
         TurnEnd::BudgetReached => Err(Failure::new(Exit::SessionFailed, format!("…{short} reached a limit"))
             .why("it waits; everything is kept")
             .fix(format!("tenure why {short}      then tenure budget {short} --usd N"))
@@ -157,7 +172,12 @@ async fn conclude(client: &Client, id: &str, ended: TurnEnd) -> Result<Exit, Fai
             .why("it waits; everything is kept")
             .fix(format!("tenure why {short}      then tenure resume {short}"))
             .code("retries_exhausted")),
-        TurnEnd::Failed(reason) => Err(Failure::new(Exit::SessionFailed, format!("…{short} failed")).why(reason).fix(format!("tenure logs {short}"))),
-        TurnEnd::Cancelled => Err(Failure::new(Exit::SessionCancelled, format!("…{short} was cancelled")).fix(format!("tenure logs {short}"))),
+        TurnEnd::Failed(reason) => Err(Failure::new(Exit::SessionFailed, format!("…{short} failed"))
+            .why(reason)
+            .fix(format!("tenure logs {short}"))),
+        TurnEnd::Cancelled => {
+            Err(Failure::new(Exit::SessionCancelled, format!("…{short} was cancelled"))
+                .fix(format!("tenure logs {short}")))
+        }
     }
 }

@@ -55,7 +55,9 @@ impl Send {
                 None => client.post(&path, &body).await,
             }
         };
-        let reply = progress::watch("sending", work).await.map_err(|error| Failure::from(error).doing(&format!("send to …{}", tail(&id))))?;
+        let reply = progress::watch("sending", work)
+            .await
+            .map_err(|error| Failure::from(error).doing(&format!("send to …{}", tail(&id))))?;
         match common.format() {
             Format::Json => output::json(&reply)?,
             Format::Human => output::line(&format!("…{}: recorded.   tenure logs {} --follow", tail(&id), tail(&id)))?,

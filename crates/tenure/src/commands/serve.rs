@@ -51,10 +51,16 @@ pub(crate) async fn listen(config: &Config, command: &str) -> Result<(TcpListene
     let listener = TcpListener::bind(config.listen).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             Failure::new(Exit::Conflict, format!("port {} is in use by another program", config.listen.port()))
-                .fix(format!("tenure {command} --listen {}:{}", config.listen.ip(), config.listen.port().wrapping_add(1)))
+                .fix(format!(
+                    "tenure {command} --listen {}:{}",
+                    config.listen.ip(),
+                    config.listen.port().wrapping_add(1)
+                ))
                 .code("port_in_use")
         }
-        _ => Failure::new(Exit::Failed, format!("cannot listen on {}", config.listen)).why(error.to_string()).code("listen_failed"),
+        _ => Failure::new(Exit::Failed, format!("cannot listen on {}", config.listen))
+            .why(error.to_string())
+            .code("listen_failed"),
     })?;
     let address = listener.local_addr().map_err(anyhow::Error::from)?;
     Ok((listener, config.local_url(address)))

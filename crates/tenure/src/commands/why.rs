@@ -23,7 +23,9 @@ impl Why {
         let id = session_id(&client, &self.session).await?;
         let path = ["v1", "sessions", &id, "explain"];
         let work = client.get(&path, &[]);
-        let explanation = progress::watch("asking the server", work).await.map_err(|error| Failure::from(error).doing(&format!("explain …{}", tail(&id))))?;
+        let explanation = progress::watch("asking the server", work)
+            .await
+            .map_err(|error| Failure::from(error).doing(&format!("explain …{}", tail(&id))))?;
         if common.format() == Format::Json {
             output::json(&explanation)?;
             return Ok(Exit::Ok);
@@ -79,7 +81,9 @@ fn arguments(way: &Value, session: &str) -> Option<Vec<String>> {
             match text(event, "type") {
                 "user.message" => words(&["send", session, "\"…\""]),
                 "user.tool_confirmation" => words(&["approve", session, "--call", tail(text(event, "tool_use_id"))]),
-                "user.custom_tool_result" => words(&["send", session, "\"…\"", "--result-for", text(event, "custom_tool_use_id")]),
+                "user.custom_tool_result" => {
+                    words(&["send", session, "\"…\"", "--result-for", text(event, "custom_tool_use_id")])
+                }
                 "user.interrupt" => words(&["send", session, "--interrupt"]),
                 _ => None,
             }
@@ -123,7 +127,9 @@ mod tests {
         for way in ways {
             let mut given = vec!["tenure".to_owned()];
             // N stands for a number.
-            given.extend(arguments(&way, "9z8").unwrap().into_iter().map(|word| if word == "N" { "3".to_owned() } else { word }));
+            given.extend(
+                arguments(&way, "9z8").unwrap().into_iter().map(|word| if word == "N" { "3".to_owned() } else { word }),
+            );
             assert!(Cli::try_parse_from(&given).is_ok(), "{given:?}");
         }
     }

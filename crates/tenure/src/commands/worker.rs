@@ -27,9 +27,12 @@ impl Worker {
         let format = common.format();
         logging::start(format);
         if common.server.is_some() {
-            return Err(Failure::new(Exit::Usage, "a worker of this version works on the store of its data folder, not over the network")
-                .fix("tenure worker --data DIR")
-                .code("usage"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "a worker of this version works on the store of its data folder, not over the network",
+            )
+            .fix("tenure worker --data DIR")
+            .code("usage"));
         }
         let config = config::load(&Flags { slots: self.slots, ..common.flags() })?;
         prepare_data(&config.data)?;
@@ -42,7 +45,12 @@ impl Worker {
                 "event": "ready", "data": config.data, "pid": std::process::id(), "slots": config.worker.slots, "version": env!("CARGO_PKG_VERSION"),
             }))?,
             Format::Human if !self.with_parent => {
-                output::say(&format!("tenure {}   worker, {} slots, data {}", env!("CARGO_PKG_VERSION"), config.worker.slots, config::shown(&config.data)));
+                output::say(&format!(
+                    "tenure {}   worker, {} slots, data {}",
+                    env!("CARGO_PKG_VERSION"),
+                    config.worker.slots,
+                    config::shown(&config.data)
+                ));
             }
             Format::Human => {}
         }

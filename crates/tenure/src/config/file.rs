@@ -70,8 +70,11 @@ pub(super) fn read(path: &Path) -> Result<Option<toml::Table>, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(cannot(error)),
         Ok(found) if found.len() > MAX_FILE_BYTES => {
-            return Err(Failure::new(Exit::Usage, format!("the configuration {} is larger than {MAX_FILE_BYTES} bytes", path.display()))
-                .code("config_unreadable"));
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the configuration {} is larger than {MAX_FILE_BYTES} bytes", path.display()),
+            )
+            .code("config_unreadable"));
         }
         Ok(_) => {}
     }
@@ -92,7 +95,9 @@ fn explain(error: &toml::de::Error, text: &str, name: &str) -> Failure {
     let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
     let source = text.lines().nth(line - 1).unwrap_or("").trim().to_owned();
     let message = error.message().lines().next().unwrap_or("").to_owned();
-    let failure = Failure::new(Exit::Usage, format!("{name}, line {line}: {}", what(&message))).why(source).code("config_invalid");
+    let failure = Failure::new(Exit::Usage, format!("{name}, line {line}: {}", what(&message)))
+        .why(source)
+        .code("config_invalid");
     match unknown_field(&message).and_then(|(unknown, known)| suggest::nearest(unknown, known)) {
         Some(nearest) => failure.fix(format!("did you mean `{nearest}`?")),
         None => failure,

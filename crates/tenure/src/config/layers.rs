@@ -25,7 +25,8 @@ const VARIABLES: [(&str, &str); 12] = [
 ];
 
 /// Variables that others of this program read.
-const OTHER_VARIABLES: [&str; 5] = ["TENURE_CONFIG", "TENURE_SERVER", "TENURE_API_KEY", "TENURE_LOG", "TENURE_DEMO_LOGS"];
+const OTHER_VARIABLES: [&str; 5] =
+    ["TENURE_CONFIG", "TENURE_SERVER", "TENURE_API_KEY", "TENURE_LOG", "TENURE_DEMO_LOGS"];
 
 /// Most sessions that one worker advances at the same time.
 const MOST_SLOTS: u32 = 4096;
@@ -90,7 +91,10 @@ pub(crate) fn load(flags: &Flags) -> Result<Config, Failure> {
 
 /// The files, so that later ones win.
 fn weakest_first(flags: &Flags, here: &Path) -> Vec<PathBuf> {
-    let named = flags.config.clone().or_else(|| std::env::var_os("TENURE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from));
+    let named = flags
+        .config
+        .clone()
+        .or_else(|| std::env::var_os("TENURE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from));
     match named {
         Some(path) => vec![here.join(path)],
         None => [Some(PathBuf::from(places::MACHINE_FILE)), places::user_file(), Some(here.join(places::PROJECT_FILE))]
@@ -153,7 +157,8 @@ fn number_or_text(key: &str, text: String, variable: &str) -> Result<toml::Value
         return Ok(text.into());
     }
     let number = text.parse::<u32>().map_err(|_| {
-        Failure::new(Exit::Usage, format!("the variable {variable} must be a whole number, not {text:?}")).code("config_invalid")
+        Failure::new(Exit::Usage, format!("the variable {variable} must be a whole number, not {text:?}"))
+            .code("config_invalid")
     })?;
     Ok(i64::from(number).into())
 }
@@ -168,10 +173,9 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
         Failure::new(Exit::Usage, format!("the configuration is wrong: {}", error.message())).code("config_invalid")
     })?;
     let listen_text = found.listen.clone().unwrap_or_else(|| DEFAULT_LISTEN.to_owned());
-    let listen = listen_text
-        .replacen("localhost:", "127.0.0.1:", 1)
-        .parse()
-        .map_err(|_| invalid("listen", format!("is not an address with a port such as {DEFAULT_LISTEN:?}: {listen_text:?}")))?;
+    let listen = listen_text.replacen("localhost:", "127.0.0.1:", 1).parse().map_err(|_| {
+        invalid("listen", format!("is not an address with a port such as {DEFAULT_LISTEN:?}: {listen_text:?}"))
+    })?;
     let data = match &found.data {
         Some(data) => PathBuf::from(data),
         None => places::data_folder()?,
@@ -180,8 +184,14 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
     if let Some(url) = public_url.as_ref().filter(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
         return Err(invalid("public_url", format!("must start with http:// or https://: {url:?}")));
     }
-    let store = StoreConfig { file: path_of(found.store.url.as_deref(), "sqlite", &data.join("tenure.db")).map_err(|what| invalid("store.url", what))? };
-    let blobs = BlobsConfig { folder: path_of(found.blobs.url.as_deref(), "file", &data.join("blobs")).map_err(|what| invalid("blobs.url", what))? };
+    let store = StoreConfig {
+        file: path_of(found.store.url.as_deref(), "sqlite", &data.join("tenure.db"))
+            .map_err(|what| invalid("store.url", what))?,
+    };
+    let blobs = BlobsConfig {
+        folder: path_of(found.blobs.url.as_deref(), "file", &data.join("blobs"))
+            .map_err(|what| invalid("blobs.url", what))?,
+    };
     let seconds = |key: &str, value: Option<u32>, default: u32| match value.unwrap_or(default) {
         0 => Err(invalid(key, "must be at least 1".to_owned())),
         some => Ok(Duration::from_secs(u64::from(some))),
@@ -200,7 +210,10 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
         dead_after: seconds("node.dead_after_seconds", found.node.dead_after_seconds, 15)?,
     };
     if node.dead_after < node.heartbeat * 2 {
-        return Err(invalid("node.dead_after_seconds", "must be at least twice node.heartbeat_seconds, else one late heartbeat kills a node".to_owned()));
+        return Err(invalid(
+            "node.dead_after_seconds",
+            "must be at least twice node.heartbeat_seconds, else one late heartbeat kills a node".to_owned(),
+        ));
     }
     let defaults: [(&str, toml::Value); 9] = [
         ("listen", listen_text.into()),
@@ -217,7 +230,8 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
     for (key, value) in defaults {
         shown.entry(key.to_owned()).or_insert((value, "default".to_owned()));
     }
-    let settings = shown.into_iter().map(|(key, (value, origin))| Setting { value: hide_secrets(value), key, origin }).collect();
+    let settings =
+        shown.into_iter().map(|(key, (value, origin))| Setting { value: hide_secrets(value), key, origin }).collect();
     Ok(Config {
         listen,
         public_url,
@@ -277,7 +291,9 @@ fn hide_secrets(value: toml::Value) -> toml::Value {
         toml::Value::Table(mut table) => {
             for (key, inner) in &mut table {
                 match inner {
-                    toml::Value::Table(headers) if key == "headers" => headers.iter_mut().for_each(|(_, value)| *value = HIDDEN.into()),
+                    toml::Value::Table(headers) if key == "headers" => {
+                        headers.iter_mut().for_each(|(_, value)| *value = HIDDEN.into())
+                    }
                     other => *other = hide_secrets(other.clone()),
                 }
             }
@@ -308,7 +324,8 @@ mod tests {
 
     #[test]
     fn header_values_and_users_of_addresses_are_hidden() {
-        let value: toml::Table = "base_url = \"http://me:pw@host/v1\"\n[headers]\nx-key = \"s3cret\"\n".parse().unwrap();
+        let value: toml::Table =
+            "base_url = \"http://me:pw@host/v1\"\n[headers]\nx-key = \"s3cret\"\n".parse().unwrap();
         let shown = hide_secrets(value.into()).to_string();
         assert!(!shown.contains("s3cret") && !shown.contains("pw"), "{shown}");
     }

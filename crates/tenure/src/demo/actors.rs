@@ -12,14 +12,22 @@ use tokio::process::Command;
 /// The small project with a failing test.
 const PROJECT: [(&str, &str); 2] = [
     ("add.sh", "add() {\n  echo $(($1 - $2))\n}\n"),
-    ("test.sh", ". ./add.sh\nresult=$(add 2 3)\nif [ \"$result\" != 5 ]; then\n  echo \"FAIL: add 2 3 gives $result, not 5\"\n  exit 1\nfi\necho \"ok: add 2 3 gives 5\"\n"),
+    (
+        "test.sh",
+        ". ./add.sh\nresult=$(add 2 3)\nif [ \"$result\" != 5 ]; then\n  echo \"FAIL: add 2 3 gives $result, not 5\"\n  exit 1\nfi\necho \"ok: add 2 3 gives 5\"\n",
+    ),
 ];
 
 /// Pieces of the paced answer that are seen before its worker is killed; all other answers have fewer.
 const WORDS_BEFORE_KILL: usize = 5;
 
 /// Lets the coder work; with a house, its worker is killed twice on the way.
-pub(crate) async fn coder(client: &Client, driver: &str, mut house: Option<&mut House>, proof: &mut Proof) -> Result<Run> {
+pub(crate) async fn coder(
+    client: &Client,
+    driver: &str,
+    mut house: Option<&mut House>,
+    proof: &mut Proof,
+) -> Result<Run> {
     let tools = json!([
         { "type": "agent_toolset_20260401", "configs": [
             { "name": "bash", "effect": "idempotent" },
@@ -29,19 +37,28 @@ pub(crate) async fn coder(client: &Client, driver: &str, mut house: Option<&mut 
     ]);
     let session = start(client, "script/coder", driver, tools, "Fix the failing test").await?;
     for (path, content) in PROJECT {
-        client.put(&["v1", "sessions", &session, "files", "content"], &[("path", path)], "application/octet-stream", content.into()).await?;
+        client
+            .put(
+                &["v1", "sessions", &session, "files", "content"],
+                &[("path", path)],
+                "application/octet-stream",
+                content.into(),
+            )
+            .await?;
     }
     let mut run = Run::new(session);
     let mut stream = client.events(&run.session, From::Start, true).await?;
     say(client, &run.session, "Make the test pass, wait for CI, then write the release note.").await?;
     let (mut was_killed_in_tool, mut was_killed_in_answer, mut words) = (house.is_none(), house.is_none(), 0);
     loop {
-        let next = tokio::time::timeout(PATIENCE, stream.next()).await.context("the session made no progress in time")??;
+        let next =
+            tokio::time::timeout(PATIENCE, stream.next()).await.context("the session made no progress in time")??;
         let Next::Frame(frame) = next else { continue };
         let event: Value = serde_json::from_str(&frame.data).unwrap_or_default();
         if frame.event == "event_delta" {
             words += 1;
-            if let (Some(house), false, true) = (house.as_deref_mut(), was_killed_in_answer, words > WORDS_BEFORE_KILL) {
+            if let (Some(house), false, true) = (house.as_deref_mut(), was_killed_in_answer, words > WORDS_BEFORE_KILL)
+            {
                 was_killed_in_answer = true;
                 run.remember();
                 house.kill_worker("in the middle of a model answer", proof).await?;
@@ -52,7 +69,9 @@ pub(crate) async fn coder(client: &Client, driver: &str, mut house: Option<&mut 
         let kind = text(&event, "type");
         proof.event(kind, &event);
         match kind {
-            "agent.tool_use" if event["input"]["command"].as_str().is_some_and(|command| command.contains(".test-run-started")) => {
+            "agent.tool_use"
+                if event["input"]["command"].as_str().is_some_and(|command| command.contains(".test-run-started")) =>
+            {
                 words = 0;
                 if let (Some(house), false) = (house.as_deref_mut(), was_killed_in_tool) {
                     was_killed_in_tool = true;
@@ -87,7 +106,8 @@ pub(crate) async fn payer(client: &Client, driver: &str, house: &mut House, proo
     say(client, &run.session, "Pay the invoice, once.").await?;
     let mut was_killed = false;
     loop {
-        let next = tokio::time::timeout(PATIENCE, stream.next()).await.context("the session made no progress in time")??;
+        let next =
+            tokio::time::timeout(PATIENCE, stream.next()).await.context("the session made no progress in time")??;
         let Next::Frame(frame) = next else { continue };
         let event: Value = serde_json::from_str(&frame.data).unwrap_or_default();
         run.take(&event);
@@ -123,8 +143,10 @@ async fn say(client: &Client, session: &str, words: &str) -> Result<()> {
 
 async fn approve(client: &Client, session: &str, idle: &Value) -> Result<()> {
     let ids = idle["stop_reason"]["event_ids"].as_array().cloned().unwrap_or_default();
-    let events: Vec<Value> =
-        ids.iter().map(|id| json!({ "type": "user.tool_confirmation", "tool_use_id": id, "result": "allow" })).collect();
+    let events: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({ "type": "user.tool_confirmation", "tool_use_id": id, "result": "allow" }))
+        .collect();
     client.post(&["v1", "sessions", session, "events"], &json!({ "events": events })).await?;
     Ok(())
 }
@@ -139,7 +161,8 @@ fn callback_url(event: &Value) -> Option<String> {
 /// The outside job is a process of its own.
 async fn post_from_child(url: &str) -> Result<()> {
     let program = std::env::current_exe()?;
-    let status = Command::new(program).arg(CI_JOB).arg(url).stdin(Stdio::null()).status().await.context("start the CI job")?;
+    let status =
+        Command::new(program).arg(CI_JOB).arg(url).stdin(Stdio::null()).status().await.context("start the CI job")?;
     if !status.success() {
         bail!("the CI job could not post its result");
     }

@@ -1,7 +1,7 @@
 //! The processes of the demo: a server, and a worker that can be killed.
 
-use super::proof::Proof;
 use super::PATIENCE;
+use super::proof::Proof;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -50,7 +50,11 @@ impl House {
             scenarios.display().to_string()
         );
         std::fs::write(folder.join("tenure.toml"), config)?;
-        let mut server = command(&folder, "serve").args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().context("start the server")?;
+        let mut server = command(&folder, "serve")
+            .args(["--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start the server")?;
         let url = address(&mut server).await?;
         let worker = command(&folder, "worker").stdout(Stdio::null()).spawn().context("start the worker")?;
         proof.say(&format!("server at {url} (pid {}), worker (pid {})", pid(&server), pid(&worker)));
@@ -93,7 +97,13 @@ fn pid(child: &Child) -> u32 {
 fn command(folder: &std::path::Path, name: &str) -> Command {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tenure"));
     let mut command = Command::new(program);
-    command.arg(name).arg("--json").arg("--config").arg(folder.join("tenure.toml")).arg("--data").arg(folder.join("data"));
+    command
+        .arg(name)
+        .arg("--json")
+        .arg("--config")
+        .arg(folder.join("tenure.toml"))
+        .arg("--data")
+        .arg(folder.join("data"));
     command.stdin(Stdio::null()).kill_on_drop(true);
     if std::env::var_os("TENURE_DEMO_LOGS").is_none() {
         command.stderr(Stdio::null());

@@ -45,9 +45,8 @@ impl Run {
 
     pub(crate) fn has_one_result_per_call(&self) -> bool {
         let of_type = |kind: &'static str| self.events.values().filter(move |event| text(event, "type") == kind);
-        of_type("agent.tool_use").all(|call| {
-            of_type("agent.tool_result").filter(|result| result["tool_use_id"] == call["id"]).count() == 1
-        })
+        of_type("agent.tool_use")
+            .all(|call| of_type("agent.tool_result").filter(|result| result["tool_use_id"] == call["id"]).count() == 1)
     }
 
     /// Messages, calls and results, without ids and times.
@@ -81,7 +80,9 @@ fn without_ids(value: &Value) -> Value {
     for prefix in ["call_", "sevt_"] {
         let mut from = 0;
         while let Some(start) = words[from..].find(prefix).map(|start| from + start) {
-            let end = words[start + prefix.len()..].find(|c: char| !c.is_ascii_alphanumeric()).map_or(words.len(), |end| start + prefix.len() + end);
+            let end = words[start + prefix.len()..]
+                .find(|c: char| !c.is_ascii_alphanumeric())
+                .map_or(words.len(), |end| start + prefix.len() + end);
             words.replace_range(start..end, "(id)");
             from = start + 4;
         }
@@ -117,7 +118,8 @@ impl Proof {
 
     /// One line per event that matters to people.
     pub(crate) fn event(&self, kind: &str, event: &Value) {
-        let first = |value: &Value| value[0]["text"].as_str().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        let first =
+            |value: &Value| value[0]["text"].as_str().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
         let line = match kind {
             "agent.message" => format!("agent     {}", first(&event["content"])),
             "agent.tool_use" => format!("call      {} {}", text(event, "name"), event["input"]),
@@ -150,15 +152,18 @@ impl Proof {
     pub(crate) fn finish(self) -> bool {
         let holds = !self.checks.is_empty() && self.checks.iter().all(|(_, holds)| *holds);
         if self.is_json {
-            let checks: Vec<Value> = self.checks.iter().map(|(what, holds)| json!({ "check": what, "holds": holds })).collect();
-            let counters: BTreeMap<&str, usize> = self.counters.iter().map(|(what, count)| (what.as_str(), *count)).collect();
+            let checks: Vec<Value> =
+                self.checks.iter().map(|(what, holds)| json!({ "check": what, "holds": holds })).collect();
+            let counters: BTreeMap<&str, usize> =
+                self.counters.iter().map(|(what, count)| (what.as_str(), *count)).collect();
             println!("{}", json!({ "holds": holds, "checks": checks, "counters": counters, "timeline": self.spans }));
             return holds;
         }
         println!("\nTimeline of the run that was killed twice");
         for span in &self.spans {
             let at = |name: &str| span[name].as_str().unwrap_or("").get(11..23).unwrap_or("").to_owned();
-            let label = ["title", "name", "model", "label"].iter().find_map(|name| span[*name].as_str()).unwrap_or_default();
+            let label =
+                ["title", "name", "model", "label"].iter().find_map(|name| span[*name].as_str()).unwrap_or_default();
             let failed = span["outcome"].as_str().map(|outcome| format!("  {outcome}")).unwrap_or_default();
             println!("  {:12} {:12} {:10} {label}{failed}", at("start"), at("end"), text(span, "kind"));
         }

@@ -41,7 +41,9 @@ fn clean(text: &str, is_kept: impl Fn(char) -> bool) -> String {
             // C1 controls: some terminals read U+009B as the start of an escape sequence.
             '\u{80}'..='\u{9f}' => mark(&mut out, c),
             // Bidirectional marks, embeddings, overrides and isolates; line and paragraph separators.
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => mark(&mut out, c),
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                mark(&mut out, c)
+            }
             // Invisible characters that hide text: zero width no-break space and tags.
             '\u{feff}' | '\u{e0000}'..='\u{e007f}' => mark(&mut out, c),
             c => out.push(c),
@@ -71,7 +73,9 @@ mod tests {
     #[test]
     fn o_081_control_characters_in_output() {
         let progress = (0..10_000).map(|n| format!("{n}%\r")).collect::<String>();
-        for given in ["\x1b[2J", "\x1b]52;c;aGk=\x07", &progress, "safe\u{202e}txt.exe", "a\0b", "\u{9b}2J", "\u{2066}x\u{2069}"] {
+        for given in
+            ["\x1b[2J", "\x1b]52;c;aGk=\x07", &progress, "safe\u{202e}txt.exe", "a\0b", "\u{9b}2J", "\u{2066}x\u{2069}"]
+        {
             assert!(is_inert(&text(given)), "{given:?}");
             assert!(is_inert(&line(given)), "{given:?}");
         }

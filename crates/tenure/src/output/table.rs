@@ -31,12 +31,17 @@ impl Table {
     /// The lines; the last column is not padded.
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         self.rows
             .iter()
             .map(|row| {
-                let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.width() + GAP)));
+                let padded = row
+                    .iter()
+                    .zip(&widths)
+                    .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.width() + GAP)));
                 padded.collect::<String>().trim_end().to_owned()
             })
             .collect()

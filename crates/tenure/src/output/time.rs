@@ -60,12 +60,17 @@ pub(crate) fn since(text: &str) -> Result<Timestamp, Failure> {
     if let Ok(time) = text.parse::<jiff::civil::Time>() {
         let now: Zoned = Timestamp::now().to_zoned(TimeZone::system());
         let today = now.date().to_datetime(time).to_zoned(now.time_zone().clone());
-        let moment = today.map_err(|error| Failure::new(Exit::Usage, format!("{text:?} is not a time of today")).why(error.to_string()))?.timestamp();
+        let moment = today
+            .map_err(|error| {
+                Failure::new(Exit::Usage, format!("{text:?} is not a time of today")).why(error.to_string())
+            })?
+            .timestamp();
         // A time of day that is still to come means yesterday's.
         return Ok(if moment > Timestamp::now() { moment - SignedDuration::from_hours(24) } else { moment });
     }
     text.parse().map_err(|_| {
-        Failure::new(Exit::Usage, format!("{text:?} is not a time")).fix("10m (back from now), 02:13 (today), or 2026-01-31T02:13:00Z")
+        Failure::new(Exit::Usage, format!("{text:?} is not a time"))
+            .fix("10m (back from now), 02:13 (today), or 2026-01-31T02:13:00Z")
     })
 }
 
@@ -114,6 +119,11 @@ mod tests {
     #[test]
     fn spans_are_read_with_their_unit_only() {
         assert_eq!(duration("1.5m"), Ok(std::time::Duration::from_secs(90)));
-        assert!(duration("10").is_err() && duration("10 parsecs").is_err() && duration("").is_err() && duration("99999999d").is_err());
+        assert!(
+            duration("10").is_err()
+                && duration("10 parsecs").is_err()
+                && duration("").is_err()
+                && duration("99999999d").is_err()
+        );
     }
 }

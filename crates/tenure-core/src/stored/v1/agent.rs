@@ -25,66 +25,40 @@ struct ConfigForm {
 impl Form<ToolConfig> for ConfigForm {
     fn of(value: &ToolConfig) -> Self {
         let effect = value.effect.map(|effect| effect.word().to_string());
-        Self {
-            on: value.enabled,
-            ask: value.permission.word().to_string(),
-            effect,
-        }
+        Self { on: value.enabled, ask: value.permission.word().to_string(), effect }
     }
 
     fn to(self) -> Result<ToolConfig, String> {
         let effect = self.effect.map(|word| Word::of_word(&word)).transpose()?;
-        Ok(ToolConfig {
-            enabled: self.on,
-            permission: Word::of_word(&self.ask)?,
-            effect,
-        })
+        Ok(ToolConfig { enabled: self.on, permission: Word::of_word(&self.ask)?, effect })
     }
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "k", rename_all = "snake_case")]
 enum ToolForm {
-    Sandbox {
-        default: ConfigForm,
-        configs: BTreeMap<String, ConfigForm>,
-    },
-    Waits {
-        default: ConfigForm,
-        configs: BTreeMap<String, ConfigForm>,
-    },
-    Custom {
-        name: String,
-        text: String,
-        schema: String,
-    },
+    Sandbox { default: ConfigForm, configs: BTreeMap<String, ConfigForm> },
+    Waits { default: ConfigForm, configs: BTreeMap<String, ConfigForm> },
+    Custom { name: String, text: String, schema: String },
 }
 
 fn configs_of(configs: &BTreeMap<String, ToolConfig>) -> BTreeMap<String, ConfigForm> {
-    configs
-        .iter()
-        .map(|(name, config)| (name.clone(), ConfigForm::of(config)))
-        .collect()
+    configs.iter().map(|(name, config)| (name.clone(), ConfigForm::of(config))).collect()
 }
 
 fn to_configs(forms: BTreeMap<String, ConfigForm>) -> Result<BTreeMap<String, ToolConfig>, String> {
-    forms
-        .into_iter()
-        .map(|(name, form)| Ok((name, form.to()?)))
-        .collect()
+    forms.into_iter().map(|(name, form)| Ok((name, form.to()?))).collect()
 }
 
 impl Form<Tool> for ToolForm {
     fn of(value: &Tool) -> Self {
         match value {
-            Tool::Sandbox { default, configs } => Self::Sandbox {
-                default: ConfigForm::of(default),
-                configs: configs_of(configs),
-            },
-            Tool::Waits { default, configs } => Self::Waits {
-                default: ConfigForm::of(default),
-                configs: configs_of(configs),
-            },
+            Tool::Sandbox { default, configs } => {
+                Self::Sandbox { default: ConfigForm::of(default), configs: configs_of(configs) }
+            }
+            Tool::Waits { default, configs } => {
+                Self::Waits { default: ConfigForm::of(default), configs: configs_of(configs) }
+            }
             Tool::Custom(custom) => Self::Custom {
                 name: custom.name.clone(),
                 text: custom.description.clone(),
@@ -95,19 +69,13 @@ impl Form<Tool> for ToolForm {
 
     fn to(self) -> Result<Tool, String> {
         Ok(match self {
-            Self::Sandbox { default, configs } => Tool::Sandbox {
-                default: default.to()?,
-                configs: to_configs(configs)?,
-            },
-            Self::Waits { default, configs } => Tool::Waits {
-                default: default.to()?,
-                configs: to_configs(configs)?,
-            },
-            Self::Custom { name, text, schema } => Tool::Custom(CustomTool {
-                name,
-                description: text,
-                input_schema: json(&schema)?,
-            }),
+            Self::Sandbox { default, configs } => {
+                Tool::Sandbox { default: default.to()?, configs: to_configs(configs)? }
+            }
+            Self::Waits { default, configs } => Tool::Waits { default: default.to()?, configs: to_configs(configs)? },
+            Self::Custom { name, text, schema } => {
+                Tool::Custom(CustomTool { name, description: text, input_schema: json(&schema)? })
+            }
         })
     }
 }
@@ -138,11 +106,7 @@ impl Form<Policies> for PoliciesForm {
 
     fn to(self) -> Result<Policies, String> {
         Ok(Policies {
-            retry: Policy {
-                max_attempts: self.attempts,
-                base: self.base,
-                cap: self.cap,
-            },
+            retry: Policy { max_attempts: self.attempts, base: self.base, cap: self.cap },
             approval_timeout: self.approval,
             unknown_outcome: Word::of_word(&self.unknown)?,
             max_output_tokens: self.output,
@@ -196,10 +160,7 @@ impl Form<Agent> for AgentForm {
 
     fn to(self) -> Result<Agent, String> {
         Ok(Agent {
-            id: self
-                .id
-                .parse()
-                .map_err(|error: crate::IdError| error.to_string())?,
+            id: self.id.parse().map_err(|error: crate::IdError| error.to_string())?,
             version: self.version,
             tenant: TenantId(self.tenant),
             name: self.name,
@@ -207,11 +168,7 @@ impl Form<Agent> for AgentForm {
             model: self.model,
             fallback_models: self.fallback,
             system: self.system,
-            tools: self
-                .tools
-                .into_iter()
-                .map(Form::to)
-                .collect::<Result<_, _>>()?,
+            tools: self.tools.into_iter().map(Form::to).collect::<Result<_, _>>()?,
             limits: self.limits.to()?,
             policies: self.policies.to()?,
             run_loop: Loop::BuiltIn,
@@ -268,10 +225,7 @@ impl Form<Environment> for EnvironmentForm {
 
     fn to(self) -> Result<Environment, String> {
         Ok(Environment {
-            id: self
-                .id
-                .parse()
-                .map_err(|error: crate::IdError| error.to_string())?,
+            id: self.id.parse().map_err(|error: crate::IdError| error.to_string())?,
             tenant: TenantId(self.tenant),
             name: self.name,
             description: self.description,

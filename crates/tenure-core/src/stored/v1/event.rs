@@ -23,20 +23,14 @@ impl Form<Block> for BlockForm {
     fn of(value: &Block) -> Self {
         match value {
             Block::Text(text) => Self::Text { t: text.clone() },
-            Block::Media { kind, json } => Self::Media {
-                k: word(*kind),
-                j: json.as_str().to_string(),
-            },
+            Block::Media { kind, json } => Self::Media { k: word(*kind), j: json.as_str().to_string() },
         }
     }
 
     fn to(self) -> Result<Block, String> {
         Ok(match self {
             Self::Text { t } => Block::Text(t),
-            Self::Media { k, j } => Block::Media {
-                kind: Word::of_word(&k)?,
-                json: json(&j)?,
-            },
+            Self::Media { k, j } => Block::Media { kind: Word::of_word(&k)?, json: json(&j)? },
         })
     }
 }
@@ -51,29 +45,13 @@ pub(super) struct OriginForm {
 
 impl Form<Origin> for OriginForm {
     fn of(value: &Origin) -> Self {
-        let r = value
-            .blocks
-            .iter()
-            .map(|block| block.as_str().to_string())
-            .collect();
-        Self {
-            d: value.dialect.clone(),
-            m: value.model.clone(),
-            r,
-        }
+        let r = value.blocks.iter().map(|block| block.as_str().to_string()).collect();
+        Self { d: value.dialect.clone(), m: value.model.clone(), r }
     }
 
     fn to(self) -> Result<Origin, String> {
-        let blocks = self
-            .r
-            .iter()
-            .map(|block| json(block))
-            .collect::<Result<_, _>>()?;
-        Ok(Origin {
-            dialect: self.d,
-            model: self.m,
-            blocks,
-        })
+        let blocks = self.r.iter().map(|block| json(block)).collect::<Result<_, _>>()?;
+        Ok(Origin { dialect: self.d, model: self.m, blocks })
     }
 }
 
@@ -94,13 +72,11 @@ fn to_blocks(forms: Vec<BlockForm>) -> Result<Vec<Block>, String> {
 }
 
 pub(super) fn event_id(text: &str) -> Result<EventId, String> {
-    text.parse()
-        .map_err(|error: crate::IdError| error.to_string())
+    text.parse().map_err(|error: crate::IdError| error.to_string())
 }
 
 pub(super) fn callback_id(text: &str) -> Result<CallbackId, String> {
-    text.parse()
-        .map_err(|error: crate::IdError| error.to_string())
+    text.parse().map_err(|error: crate::IdError| error.to_string())
 }
 
 #[derive(Serialize, Deserialize)]
@@ -245,46 +221,18 @@ pub(super) enum BodyForm {
 impl Form<Body> for BodyForm {
     fn of(value: &Body) -> Self {
         match value {
-            Body::UserMessage { content } => Self::UserMessage {
-                c: blocks_of(content),
-            },
+            Body::UserMessage { content } => Self::UserMessage { c: blocks_of(content) },
             Body::UserInterrupt => Self::UserInterrupt,
-            Body::UserToolConfirmation {
-                tool_use_id,
-                decision,
-            } => Self::UserToolConfirmation {
-                u: tool_use_id.to_string(),
-                d: DecisionForm::of(decision),
-            },
-            Body::UserCustomToolResult {
-                tool_use_id,
-                content,
-                is_error,
-            } => Self::UserCustomToolResult {
-                u: tool_use_id.to_string(),
-                c: blocks_of(content),
-                e: *is_error,
-            },
-            Body::SystemMessage { content } => Self::SystemMessage {
-                c: blocks_of(content),
-            },
-            Body::AgentMessage { text, origin } => Self::AgentMessage {
-                x: text.clone(),
-                o: OriginForm::of(origin),
-            },
-            Body::AgentThinking { text, origin } => Self::AgentThinking {
-                x: text.clone(),
-                o: OriginForm::of(origin),
-            },
-            Body::AgentToolUse {
-                name,
-                input,
-                kind,
-                effect,
-                permission,
-                malformed,
-                origin,
-            } => Self::AgentToolUse {
+            Body::UserToolConfirmation { tool_use_id, decision } => {
+                Self::UserToolConfirmation { u: tool_use_id.to_string(), d: DecisionForm::of(decision) }
+            }
+            Body::UserCustomToolResult { tool_use_id, content, is_error } => {
+                Self::UserCustomToolResult { u: tool_use_id.to_string(), c: blocks_of(content), e: *is_error }
+            }
+            Body::SystemMessage { content } => Self::SystemMessage { c: blocks_of(content) },
+            Body::AgentMessage { text, origin } => Self::AgentMessage { x: text.clone(), o: OriginForm::of(origin) },
+            Body::AgentThinking { text, origin } => Self::AgentThinking { x: text.clone(), o: OriginForm::of(origin) },
+            Body::AgentToolUse { name, input, kind, effect, permission, malformed, origin } => Self::AgentToolUse {
                 n: name.clone(),
                 i: input.as_str().to_string(),
                 k: word(*kind),
@@ -293,87 +241,40 @@ impl Form<Body> for BodyForm {
                 m: malformed.clone(),
                 o: OriginForm::of(origin),
             },
-            Body::AgentCustomToolUse {
-                name,
-                input,
-                kind,
-                origin,
-            } => Self::AgentCustomToolUse {
+            Body::AgentCustomToolUse { name, input, kind, origin } => Self::AgentCustomToolUse {
                 n: name.clone(),
                 i: input.as_str().to_string(),
                 k: word(*kind),
                 o: OriginForm::of(origin),
             },
-            Body::AgentToolResult {
-                tool_use_id,
-                content,
-                outcome,
-            } => Self::AgentToolResult {
-                u: tool_use_id.to_string(),
-                c: blocks_of(content),
-                r: word(*outcome),
-            },
-            Body::ToolStarted { tool_use_id } => Self::ToolStarted {
-                u: tool_use_id.to_string(),
-            },
+            Body::AgentToolResult { tool_use_id, content, outcome } => {
+                Self::AgentToolResult { u: tool_use_id.to_string(), c: blocks_of(content), r: word(*outcome) }
+            }
+            Body::ToolStarted { tool_use_id } => Self::ToolStarted { u: tool_use_id.to_string() },
             Body::StatusRunning => Self::StatusRunning,
-            Body::StatusIdle { stop } => Self::StatusIdle {
-                s: StopForm::of(stop),
-            },
+            Body::StatusIdle { stop } => Self::StatusIdle { s: StopForm::of(stop) },
             Body::StatusRescheduled => Self::StatusRescheduled,
-            Body::StatusTerminated { end } => Self::StatusTerminated {
-                e: EndForm::of(end),
-            },
-            Body::Error {
-                class,
-                message,
-                retrying,
-                request_id,
-            } => Self::Error {
-                c: word(*class),
-                m: message.clone(),
-                r: *retrying,
-                q: request_id.clone(),
-            },
-            Body::SpanStart { model, attempt } => Self::SpanStart {
-                m: model.clone(),
-                a: *attempt,
-            },
-            Body::SpanEnd {
-                span,
-                model,
-                is_error,
-                usage,
-                cost_usd_micros,
-            } => Self::SpanEnd {
+            Body::StatusTerminated { end } => Self::StatusTerminated { e: EndForm::of(end) },
+            Body::Error { class, message, retrying, request_id } => {
+                Self::Error { c: word(*class), m: message.clone(), r: *retrying, q: request_id.clone() }
+            }
+            Body::SpanStart { model, attempt } => Self::SpanStart { m: model.clone(), a: *attempt },
+            Body::SpanEnd { span, model, is_error, usage, cost_usd_micros } => Self::SpanEnd {
                 s: span.to_string(),
                 m: model.clone(),
                 e: *is_error,
                 u: UsageForm::of(usage),
                 c: *cost_usd_micros,
             },
-            Body::WaitStarted { wait } => Self::WaitStarted {
-                w: WaitForm::of(wait),
-            },
-            Body::WaitResolved { resolution } => Self::WaitResolved {
-                r: word(*resolution),
-            },
-            Body::CallbackCreated {
-                callback,
-                label,
-                expires_at,
-            } => Self::CallbackCreated {
-                c: callback.to_string(),
-                l: label.clone(),
-                x: expires_at.0,
-            },
-            Body::CallbackReceived { callback, body } => Self::CallbackReceived {
-                c: callback.to_string(),
-                x: body.clone(),
-            },
-            Body::BudgetUpdated { limits } => Self::BudgetUpdated {
-                l: LimitsForm::of(limits),
-            },
+            Body::WaitStarted { wait } => Self::WaitStarted { w: WaitForm::of(wait) },
+            Body::WaitResolved { resolution } => Self::WaitResolved { r: word(*resolution) },
+            Body::CallbackCreated { callback, label, expires_at } => {
+                Self::CallbackCreated { c: callback.to_string(), l: label.clone(), x: expires_at.0 }
+            }
+            Body::CallbackReceived { callback, body } => {
+                Self::CallbackReceived { c: callback.to_string(), x: body.clone() }
+            }
+            Body::BudgetUpdated { limits } => Self::BudgetUpdated { l: LimitsForm::of(limits) },
             Body::Updated { update } => Self::Updated {
                 u: match update {
                     Update::Paused => UpdateForm::Paused,
@@ -381,49 +282,27 @@ impl Form<Body> for BodyForm {
                     Update::Title(title) => UpdateForm::Title { t: title.clone() },
                 },
             },
-            Body::EnvironmentStarted { driver, missing } => Self::EnvironmentStarted {
-                d: driver.clone(),
-                m: missing.clone(),
-            },
+            Body::EnvironmentStarted { driver, missing } => {
+                Self::EnvironmentStarted { d: driver.clone(), m: missing.clone() }
+            }
             Body::EnvironmentReset { reason } => Self::EnvironmentReset { r: reason.clone() },
         }
     }
 
     fn to(self) -> Result<Body, String> {
         Ok(match self {
-            Self::UserMessage { c } => Body::UserMessage {
-                content: to_blocks(c)?,
-            },
+            Self::UserMessage { c } => Body::UserMessage { content: to_blocks(c)? },
             Self::UserInterrupt => Body::UserInterrupt,
-            Self::UserToolConfirmation { u, d } => Body::UserToolConfirmation {
-                tool_use_id: event_id(&u)?,
-                decision: d.to()?,
-            },
-            Self::UserCustomToolResult { u, c, e } => Body::UserCustomToolResult {
-                tool_use_id: event_id(&u)?,
-                content: to_blocks(c)?,
-                is_error: e,
-            },
-            Self::SystemMessage { c } => Body::SystemMessage {
-                content: to_blocks(c)?,
-            },
-            Self::AgentMessage { x, o } => Body::AgentMessage {
-                text: x,
-                origin: o.to()?,
-            },
-            Self::AgentThinking { x, o } => Body::AgentThinking {
-                text: x,
-                origin: o.to()?,
-            },
-            Self::AgentToolUse {
-                n,
-                i,
-                k,
-                f,
-                p,
-                m,
-                o,
-            } => Body::AgentToolUse {
+            Self::UserToolConfirmation { u, d } => {
+                Body::UserToolConfirmation { tool_use_id: event_id(&u)?, decision: d.to()? }
+            }
+            Self::UserCustomToolResult { u, c, e } => {
+                Body::UserCustomToolResult { tool_use_id: event_id(&u)?, content: to_blocks(c)?, is_error: e }
+            }
+            Self::SystemMessage { c } => Body::SystemMessage { content: to_blocks(c)? },
+            Self::AgentMessage { x, o } => Body::AgentMessage { text: x, origin: o.to()? },
+            Self::AgentThinking { x, o } => Body::AgentThinking { text: x, origin: o.to()? },
+            Self::AgentToolUse { n, i, k, f, p, m, o } => Body::AgentToolUse {
                 name: n,
                 input: json(&i)?,
                 kind: Word::of_word(&k)?,
@@ -432,54 +311,32 @@ impl Form<Body> for BodyForm {
                 malformed: m,
                 origin: o.to()?,
             },
-            Self::AgentCustomToolUse { n, i, k, o } => Body::AgentCustomToolUse {
-                name: n,
-                input: json(&i)?,
-                kind: Word::of_word(&k)?,
-                origin: o.to()?,
-            },
+            Self::AgentCustomToolUse { n, i, k, o } => {
+                Body::AgentCustomToolUse { name: n, input: json(&i)?, kind: Word::of_word(&k)?, origin: o.to()? }
+            }
             Self::AgentToolResult { u, c, r } => Body::AgentToolResult {
                 tool_use_id: event_id(&u)?,
                 content: to_blocks(c)?,
                 outcome: Word::of_word(&r)?,
             },
-            Self::ToolStarted { u } => Body::ToolStarted {
-                tool_use_id: event_id(&u)?,
-            },
+            Self::ToolStarted { u } => Body::ToolStarted { tool_use_id: event_id(&u)? },
             Self::StatusRunning => Body::StatusRunning,
             Self::StatusIdle { s } => Body::StatusIdle { stop: s.to()? },
             Self::StatusRescheduled => Body::StatusRescheduled,
             Self::StatusTerminated { e } => Body::StatusTerminated { end: e.to()? },
-            Self::Error { c, m, r, q } => Body::Error {
-                class: Word::of_word(&c)?,
-                message: m,
-                retrying: r,
-                request_id: q,
-            },
-            Self::SpanStart { m, a } => Body::SpanStart {
-                model: m,
-                attempt: a,
-            },
-            Self::SpanEnd { s, m, e, u, c } => Body::SpanEnd {
-                span: event_id(&s)?,
-                model: m,
-                is_error: e,
-                usage: u.to()?,
-                cost_usd_micros: c,
-            },
+            Self::Error { c, m, r, q } => {
+                Body::Error { class: Word::of_word(&c)?, message: m, retrying: r, request_id: q }
+            }
+            Self::SpanStart { m, a } => Body::SpanStart { model: m, attempt: a },
+            Self::SpanEnd { s, m, e, u, c } => {
+                Body::SpanEnd { span: event_id(&s)?, model: m, is_error: e, usage: u.to()?, cost_usd_micros: c }
+            }
             Self::WaitStarted { w } => Body::WaitStarted { wait: w.to()? },
-            Self::WaitResolved { r } => Body::WaitResolved {
-                resolution: Word::of_word(&r)?,
-            },
-            Self::CallbackCreated { c, l, x } => Body::CallbackCreated {
-                callback: callback_id(&c)?,
-                label: l,
-                expires_at: Timestamp(x),
-            },
-            Self::CallbackReceived { c, x } => Body::CallbackReceived {
-                callback: callback_id(&c)?,
-                body: x,
-            },
+            Self::WaitResolved { r } => Body::WaitResolved { resolution: Word::of_word(&r)? },
+            Self::CallbackCreated { c, l, x } => {
+                Body::CallbackCreated { callback: callback_id(&c)?, label: l, expires_at: Timestamp(x) }
+            }
+            Self::CallbackReceived { c, x } => Body::CallbackReceived { callback: callback_id(&c)?, body: x },
             Self::BudgetUpdated { l } => Body::BudgetUpdated { limits: l.to()? },
             Self::Updated { u } => Body::Updated {
                 update: match u {
@@ -488,10 +345,7 @@ impl Form<Body> for BodyForm {
                     UpdateForm::Title { t } => Update::Title(t),
                 },
             },
-            Self::EnvironmentStarted { d, m } => Body::EnvironmentStarted {
-                driver: d,
-                missing: m,
-            },
+            Self::EnvironmentStarted { d, m } => Body::EnvironmentStarted { driver: d, missing: m },
             Self::EnvironmentReset { r } => Body::EnvironmentReset { reason: r },
         })
     }
@@ -500,101 +354,52 @@ impl Form<Body> for BodyForm {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "snake_case")]
 pub(super) enum InputForm {
-    Message {
-        c: Vec<BlockForm>,
-    },
-    System {
-        c: Vec<BlockForm>,
-    },
+    Message { c: Vec<BlockForm> },
+    System { c: Vec<BlockForm> },
     Interrupt,
-    Confirmation {
-        u: String,
-        d: DecisionForm,
-    },
-    CustomResult {
-        u: String,
-        c: Vec<BlockForm>,
-        e: bool,
-    },
-    Callback {
-        c: String,
-        x: String,
-    },
+    Confirmation { u: String, d: DecisionForm },
+    CustomResult { u: String, c: Vec<BlockForm>, e: bool },
+    Callback { c: String, x: String },
     Pause,
     Resume,
     Cancel,
     Archive,
-    Limits {
-        l: LimitsForm,
-    },
-    Title {
-        x: String,
-    },
+    Limits { l: LimitsForm },
+    Title { x: String },
 }
 
 impl Form<InputBody> for InputForm {
     fn of(value: &InputBody) -> Self {
         match value {
-            InputBody::Message { content } => Self::Message {
-                c: blocks_of(content),
-            },
-            InputBody::System { content } => Self::System {
-                c: blocks_of(content),
-            },
+            InputBody::Message { content } => Self::Message { c: blocks_of(content) },
+            InputBody::System { content } => Self::System { c: blocks_of(content) },
             InputBody::Interrupt => Self::Interrupt,
-            InputBody::Confirmation {
-                tool_use_id,
-                decision,
-            } => Self::Confirmation {
-                u: tool_use_id.to_string(),
-                d: DecisionForm::of(decision),
-            },
-            InputBody::CustomResult {
-                tool_use_id,
-                content,
-                is_error,
-            } => Self::CustomResult {
-                u: tool_use_id.to_string(),
-                c: blocks_of(content),
-                e: *is_error,
-            },
-            InputBody::Callback { callback, body } => Self::Callback {
-                c: callback.to_string(),
-                x: body.clone(),
-            },
+            InputBody::Confirmation { tool_use_id, decision } => {
+                Self::Confirmation { u: tool_use_id.to_string(), d: DecisionForm::of(decision) }
+            }
+            InputBody::CustomResult { tool_use_id, content, is_error } => {
+                Self::CustomResult { u: tool_use_id.to_string(), c: blocks_of(content), e: *is_error }
+            }
+            InputBody::Callback { callback, body } => Self::Callback { c: callback.to_string(), x: body.clone() },
             InputBody::Pause => Self::Pause,
             InputBody::Resume => Self::Resume,
             InputBody::Cancel => Self::Cancel,
             InputBody::Archive => Self::Archive,
-            InputBody::Limits(limits) => Self::Limits {
-                l: LimitsForm::of(limits),
-            },
+            InputBody::Limits(limits) => Self::Limits { l: LimitsForm::of(limits) },
             InputBody::Title(title) => Self::Title { x: title.clone() },
         }
     }
 
     fn to(self) -> Result<InputBody, String> {
         Ok(match self {
-            Self::Message { c } => InputBody::Message {
-                content: to_blocks(c)?,
-            },
-            Self::System { c } => InputBody::System {
-                content: to_blocks(c)?,
-            },
+            Self::Message { c } => InputBody::Message { content: to_blocks(c)? },
+            Self::System { c } => InputBody::System { content: to_blocks(c)? },
             Self::Interrupt => InputBody::Interrupt,
-            Self::Confirmation { u, d } => InputBody::Confirmation {
-                tool_use_id: event_id(&u)?,
-                decision: d.to()?,
-            },
-            Self::CustomResult { u, c, e } => InputBody::CustomResult {
-                tool_use_id: event_id(&u)?,
-                content: to_blocks(c)?,
-                is_error: e,
-            },
-            Self::Callback { c, x } => InputBody::Callback {
-                callback: callback_id(&c)?,
-                body: x,
-            },
+            Self::Confirmation { u, d } => InputBody::Confirmation { tool_use_id: event_id(&u)?, decision: d.to()? },
+            Self::CustomResult { u, c, e } => {
+                InputBody::CustomResult { tool_use_id: event_id(&u)?, content: to_blocks(c)?, is_error: e }
+            }
+            Self::Callback { c, x } => InputBody::Callback { callback: callback_id(&c)?, body: x },
             Self::Pause => InputBody::Pause,
             Self::Resume => InputBody::Resume,
             Self::Cancel => InputBody::Cancel,

@@ -34,9 +34,7 @@ impl Form<Stop> for StopForm {
     fn of(value: &Stop) -> Self {
         match value {
             Stop::EndTurn => Self::EndTurn,
-            Stop::RequiresAction(ids) => Self::RequiresAction {
-                i: ids.iter().map(ToString::to_string).collect(),
-            },
+            Stop::RequiresAction(ids) => Self::RequiresAction { i: ids.iter().map(ToString::to_string).collect() },
             Stop::RetriesExhausted => Self::RetriesExhausted,
             Stop::BudgetReached => Self::BudgetReached,
             Stop::Refusal => Self::Refusal,
@@ -69,9 +67,7 @@ impl Form<End> for EndForm {
         match value {
             End::Done => Self::Done,
             End::Failed { reason } => Self::Failed { r: reason.clone() },
-            End::Cancelled { processes } => Self::Cancelled {
-                p: processes.clone(),
-            },
+            End::Cancelled { processes } => Self::Cancelled { p: processes.clone() },
         }
     }
 
@@ -98,21 +94,11 @@ pub(super) struct UsageForm {
 
 impl Form<Usage> for UsageForm {
     fn of(value: &Usage) -> Self {
-        Self {
-            i: value.input,
-            o: value.output,
-            r: value.cache_read,
-            w: value.cache_write,
-        }
+        Self { i: value.input, o: value.output, r: value.cache_read, w: value.cache_write }
     }
 
     fn to(self) -> Result<Usage, String> {
-        Ok(Usage {
-            input: self.i,
-            output: self.o,
-            cache_read: self.r,
-            cache_write: self.w,
-        })
+        Ok(Usage { input: self.i, output: self.o, cache_read: self.r, cache_write: self.w })
     }
 }
 
@@ -130,21 +116,11 @@ pub(super) struct LimitsForm {
 
 impl Form<Limits> for LimitsForm {
     fn of(value: &Limits) -> Self {
-        Self {
-            s: value.steps,
-            t: value.tokens,
-            c: value.cost_usd_micros,
-            w: value.wall,
-        }
+        Self { s: value.steps, t: value.tokens, c: value.cost_usd_micros, w: value.wall }
     }
 
     fn to(self) -> Result<Limits, String> {
-        Ok(Limits {
-            steps: self.s,
-            tokens: self.t,
-            cost_usd_micros: self.c,
-            wall: self.w,
-        })
+        Ok(Limits { steps: self.s, tokens: self.t, cost_usd_micros: self.c, wall: self.w })
     }
 }
 
@@ -176,68 +152,32 @@ impl Form<Wait> for WaitForm {
         let w = match &value.kind {
             WaitKind::Timer => WaitKindForm::Timer,
             WaitKind::Action => WaitKindForm::Action,
-            WaitKind::Callback { callback } => WaitKindForm::Callback {
-                c: callback.to_string(),
-            },
-            WaitKind::Backoff { class, attempt } => WaitKindForm::Backoff {
-                c: class.word().to_string(),
-                a: *attempt,
-            },
-            WaitKind::Condition { class, model } => WaitKindForm::Condition {
-                c: class.word().to_string(),
-                m: model.clone(),
-            },
-            WaitKind::Upstream { class } => WaitKindForm::Upstream {
-                c: class.word().to_string(),
-            },
-            WaitKind::Budget { which } => WaitKindForm::Budget {
-                w: which.word().to_string(),
-            },
+            WaitKind::Callback { callback } => WaitKindForm::Callback { c: callback.to_string() },
+            WaitKind::Backoff { class, attempt } => WaitKindForm::Backoff { c: class.word().to_string(), a: *attempt },
+            WaitKind::Condition { class, model } => {
+                WaitKindForm::Condition { c: class.word().to_string(), m: model.clone() }
+            }
+            WaitKind::Upstream { class } => WaitKindForm::Upstream { c: class.word().to_string() },
+            WaitKind::Budget { which } => WaitKindForm::Budget { w: which.word().to_string() },
             WaitKind::Stuck => WaitKindForm::Stuck,
         };
         let i = value.calls.iter().map(ToString::to_string).collect();
-        Self {
-            w,
-            s: value.since.0,
-            u: value.until.map(|until| until.0),
-            i,
-        }
+        Self { w, s: value.since.0, u: value.until.map(|until| until.0), i }
     }
 
     fn to(self) -> Result<Wait, String> {
         let kind = match self.w {
             WaitKindForm::Timer => WaitKind::Timer,
             WaitKindForm::Action => WaitKind::Action,
-            WaitKindForm::Callback { c } => WaitKind::Callback {
-                callback: callback_id(&c)?,
-            },
-            WaitKindForm::Backoff { c, a } => WaitKind::Backoff {
-                class: Word::of_word(&c)?,
-                attempt: a,
-            },
-            WaitKindForm::Condition { c, m } => WaitKind::Condition {
-                class: Word::of_word(&c)?,
-                model: m,
-            },
-            WaitKindForm::Upstream { c } => WaitKind::Upstream {
-                class: Word::of_word(&c)?,
-            },
-            WaitKindForm::Budget { w } => WaitKind::Budget {
-                which: Word::of_word(&w)?,
-            },
+            WaitKindForm::Callback { c } => WaitKind::Callback { callback: callback_id(&c)? },
+            WaitKindForm::Backoff { c, a } => WaitKind::Backoff { class: Word::of_word(&c)?, attempt: a },
+            WaitKindForm::Condition { c, m } => WaitKind::Condition { class: Word::of_word(&c)?, model: m },
+            WaitKindForm::Upstream { c } => WaitKind::Upstream { class: Word::of_word(&c)? },
+            WaitKindForm::Budget { w } => WaitKind::Budget { which: Word::of_word(&w)? },
             WaitKindForm::Stuck => WaitKind::Stuck,
         };
-        let calls = self
-            .i
-            .iter()
-            .map(|id| event_id(id))
-            .collect::<Result<_, _>>()?;
-        Ok(Wait {
-            kind,
-            since: Timestamp(self.s),
-            until: self.u.map(Timestamp),
-            calls,
-        })
+        let calls = self.i.iter().map(|id| event_id(id)).collect::<Result<_, _>>()?;
+        Ok(Wait { kind, since: Timestamp(self.s), until: self.u.map(Timestamp), calls })
     }
 }
 
@@ -292,14 +232,11 @@ impl Form<Call> for CallForm {
     fn of(value: &Call) -> Self {
         let s = match value.state {
             CallState::Ready => CallStateForm::Ready,
-            CallState::NeedsAnswer { deadline } => CallStateForm::NeedsAnswer {
-                d: deadline.map(|at| at.0),
-            },
+            CallState::NeedsAnswer { deadline } => CallStateForm::NeedsAnswer { d: deadline.map(|at| at.0) },
             CallState::Started => CallStateForm::Started,
-            CallState::Waiting { until, callback } => CallStateForm::Waiting {
-                u: until.map(|at| at.0),
-                c: callback.map(|id| id.to_string()),
-            },
+            CallState::Waiting { until, callback } => {
+                CallStateForm::Waiting { u: until.map(|at| at.0), c: callback.map(|id| id.to_string()) }
+            }
         };
         Self {
             i: value.id.to_string(),
@@ -315,14 +252,11 @@ impl Form<Call> for CallForm {
     fn to(self) -> Result<Call, String> {
         let state = match self.s {
             CallStateForm::Ready => CallState::Ready,
-            CallStateForm::NeedsAnswer { d } => CallState::NeedsAnswer {
-                deadline: d.map(Timestamp),
-            },
+            CallStateForm::NeedsAnswer { d } => CallState::NeedsAnswer { deadline: d.map(Timestamp) },
             CallStateForm::Started => CallState::Started,
-            CallStateForm::Waiting { u, c } => CallState::Waiting {
-                until: u.map(Timestamp),
-                callback: c.map(|id| callback_id(&id)).transpose()?,
-            },
+            CallStateForm::Waiting { u, c } => {
+                CallState::Waiting { until: u.map(Timestamp), callback: c.map(|id| callback_id(&id)).transpose()? }
+            }
         };
         Ok(Call {
             id: event_id(&self.i)?,
@@ -416,19 +350,12 @@ impl Form<Session> for SessionForm {
             pos: match &value.position {
                 Position::Idle => PositionForm::Idle,
                 Position::Model => PositionForm::Model,
-                Position::Calling { span, attempt } => PositionForm::Calling {
-                    s: span.to_string(),
-                    a: *attempt,
-                },
+                Position::Calling { span, attempt } => PositionForm::Calling { s: span.to_string(), a: *attempt },
                 Position::Tools => PositionForm::Tools,
-                Position::Ended(end) => PositionForm::Ended {
-                    e: EndForm::of(end),
-                },
+                Position::Ended(end) => PositionForm::Ended { e: EndForm::of(end) },
             },
             st: match &value.status {
-                Status::Idle(stop) => StatusForm::Idle {
-                    s: StopForm::of(stop),
-                },
+                Status::Idle(stop) => StatusForm::Idle { s: StopForm::of(stop) },
                 Status::Running => StatusForm::Running,
                 Status::Rescheduling => StatusForm::Rescheduling,
                 Status::Terminated => StatusForm::Terminated,
@@ -443,15 +370,8 @@ impl Form<Session> for SessionForm {
                 c: value.budget.cost_usd_micros,
                 n: value.budget.has_unpriced,
             },
-            retry: RetryForm {
-                f: value.retry.failures,
-                e: value.retry.empty,
-            },
-            rep: RepeatsForm {
-                d: value.repeats.digest,
-                c: value.repeats.calls,
-                f: value.repeats.failures,
-            },
+            retry: RetryForm { f: value.retry.failures, e: value.retry.empty },
+            rep: RepeatsForm { d: value.repeats.digest, c: value.repeats.calls, f: value.repeats.failures },
             cb: value
                 .callbacks
                 .iter()
@@ -467,19 +387,12 @@ impl Form<Session> for SessionForm {
     fn to(self) -> Result<Session, String> {
         let id = |error: crate::IdError| error.to_string();
         let callback = |form: CallbackForm| {
-            Ok(Callback {
-                id: callback_id(&form.i)?,
-                expires_at: Timestamp(form.x),
-                received_seq: form.r,
-            })
+            Ok(Callback { id: callback_id(&form.i)?, expires_at: Timestamp(form.x), received_seq: form.r })
         };
         Ok(Session {
             id: self.id.parse().map_err(id)?,
             tenant: TenantId(self.tenant),
-            agent: AgentRef {
-                id: self.agent.parse().map_err(id)?,
-                version: self.agent_v,
-            },
+            agent: AgentRef { id: self.agent.parse().map_err(id)?, version: self.agent_v },
             environment: self.env.parse().map_err(id)?,
             title: self.title,
             created_at: Timestamp(self.at),
@@ -489,10 +402,7 @@ impl Form<Session> for SessionForm {
             position: match self.pos {
                 PositionForm::Idle => Position::Idle,
                 PositionForm::Model => Position::Model,
-                PositionForm::Calling { s, a } => Position::Calling {
-                    span: event_id(&s)?,
-                    attempt: a,
-                },
+                PositionForm::Calling { s, a } => Position::Calling { span: event_id(&s)?, attempt: a },
                 PositionForm::Tools => Position::Tools,
                 PositionForm::Ended { e } => Position::Ended(e.to()?),
             },
@@ -502,11 +412,7 @@ impl Form<Session> for SessionForm {
                 StatusForm::Rescheduling => Status::Rescheduling,
                 StatusForm::Terminated => Status::Terminated,
             },
-            calls: self
-                .calls
-                .into_iter()
-                .map(Form::to)
-                .collect::<Result<_, _>>()?,
+            calls: self.calls.into_iter().map(Form::to).collect::<Result<_, _>>()?,
             wait: self.wait.map(Form::to).transpose()?,
             is_paused: self.paused,
             budget: Budget {
@@ -516,20 +422,9 @@ impl Form<Session> for SessionForm {
                 cost_usd_micros: self.budget.c,
                 has_unpriced: self.budget.n,
             },
-            retry: Retry {
-                failures: self.retry.f,
-                empty: self.retry.e,
-            },
-            repeats: Repeats {
-                digest: self.rep.d,
-                calls: self.rep.c,
-                failures: self.rep.f,
-            },
-            callbacks: self
-                .cb
-                .into_iter()
-                .map(callback)
-                .collect::<Result<_, String>>()?,
+            retry: Retry { failures: self.retry.f, empty: self.retry.e },
+            repeats: Repeats { digest: self.rep.d, calls: self.rep.c, failures: self.rep.f },
+            callbacks: self.cb.into_iter().map(callback).collect::<Result<_, String>>()?,
         })
     }
 }

@@ -51,7 +51,12 @@ pub(crate) async fn apply(common: &Common, kind: Kind, files: &[PathBuf]) -> Res
             Format::Json => output::json(&object)?,
             Format::Human => {
                 let version = object.get("version").map(|version| format!(", version {version}")).unwrap_or_default();
-                output::line(&format!("{done} {} {}   {}{version}", kind.word(), id_of(&object), inert::line(text(&object, "name"))))?;
+                output::line(&format!(
+                    "{done} {} {}   {}{version}",
+                    kind.word(),
+                    id_of(&object),
+                    inert::line(text(&object, "name"))
+                ))?;
             }
         }
         for warning in object.get("warnings").and_then(Value::as_array).into_iter().flatten() {
@@ -61,7 +66,12 @@ pub(crate) async fn apply(common: &Common, kind: Kind, files: &[PathBuf]) -> Res
     Ok(Exit::Ok)
 }
 
-async fn send(client: &Client, kind: Kind, known: &[Value], definition: &Value) -> Result<(&'static str, Value), Failure> {
+async fn send(
+    client: &Client,
+    kind: Kind,
+    known: &[Value],
+    definition: &Value,
+) -> Result<(&'static str, Value), Failure> {
     let mut same_name = known.iter().filter(|object| text(object, "name") == text(definition, "name"));
     match (same_name.next(), same_name.next()) {
         (None, _) => Ok(("created", client.post(&["v1", kind.path()], definition).await?)),
@@ -73,13 +83,21 @@ async fn send(client: &Client, kind: Kind, known: &[Value], definition: &Value) 
             }
             Ok(("updated", client.post(&["v1", kind.path(), id_of(found)], &change).await?))
         }
-        (Some(_), Some(_)) => Err(Failure::new(Exit::Conflict, format!("several {}s are called {:?}", kind.word(), text(definition, "name")))
-            .fix("archive all but one, or give the definition another name")),
+        (Some(_), Some(_)) => Err(Failure::new(
+            Exit::Conflict,
+            format!("several {}s are called {:?}", kind.word(), text(definition, "name")),
+        )
+        .fix("archive all but one, or give the definition another name")),
     }
 }
 
 /// Lists objects.
-pub(crate) async fn list(common: &Common, kind: Kind, heading: &[&str], row: impl Fn(&mut Table, &Value)) -> Result<Exit, Failure> {
+pub(crate) async fn list(
+    common: &Common,
+    kind: Kind,
+    heading: &[&str],
+    row: impl Fn(&mut Table, &Value),
+) -> Result<Exit, Failure> {
     let client = common.target().connect()?;
     let objects = progress::watch("asking the server", client.list(&["v1", kind.path()], &[], MOST)).await?.data;
     if common.format() == Format::Json {
@@ -101,7 +119,11 @@ pub(crate) async fn list(common: &Common, kind: Kind, heading: &[&str], row: imp
 }
 
 fn read(kind: Kind, file: &Path) -> Result<Value, Failure> {
-    let wrong = |why: String| Failure::new(Exit::Usage, format!("{} is no definition of an {}", file.display(), kind.word())).why(why).code("definition_invalid");
+    let wrong = |why: String| {
+        Failure::new(Exit::Usage, format!("{} is no definition of an {}", file.display(), kind.word()))
+            .why(why)
+            .code("definition_invalid")
+    };
     let size = std::fs::metadata(file).map_err(|error| wrong(error.to_string()))?.len();
     if size > MAX_BYTES {
         return Err(wrong(format!("it is larger than {MAX_BYTES} bytes")));

@@ -17,8 +17,9 @@ const ENVIRONMENT: &str = "default";
 /// The prompt: itself, a file, or standard input.
 pub(super) fn prompt(given: &str) -> Result<String, Failure> {
     let text = match given.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(Exit::Usage, format!("cannot read the prompt from {path}")).why(error.to_string()))?,
+        Some(path) => std::fs::read_to_string(path).map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read the prompt from {path}")).why(error.to_string())
+        })?,
         None => text_or_stdin(given)?,
     };
     if text.trim().is_empty() {
@@ -28,14 +29,21 @@ pub(super) fn prompt(given: &str) -> Result<String, Failure> {
 }
 
 /// The agent that is named, else one for this model and system prompt, made once and used again.
-pub(super) async fn agent(client: &Client, named: Option<&str>, model: Option<&str>, system: Option<&str>) -> Result<String, Failure> {
+pub(super) async fn agent(
+    client: &Client,
+    named: Option<&str>,
+    model: Option<&str>,
+    system: Option<&str>,
+) -> Result<String, Failure> {
     let agents = progress::watch("asking the server", client.list(&["v1", "agents"], &[], MOST)).await?.data;
     if let Some(named) = named {
         return find(&agents, named, "agent", "tenure agents list");
     }
     let model = model.unwrap_or("default");
     let print = fingerprint(&[model, system.unwrap_or("")]);
-    let is_ours = |agent: &&Value| agent.pointer("/metadata").and_then(|notes| notes.get(MADE_BY_RUN)).and_then(Value::as_str) == Some(&print);
+    let is_ours = |agent: &&Value| {
+        agent.pointer("/metadata").and_then(|notes| notes.get(MADE_BY_RUN)).and_then(Value::as_str) == Some(&print)
+    };
     if let Some(agent) = agents.iter().find(is_ours) {
         return Ok(id_of(agent).to_owned());
     }
@@ -46,7 +54,10 @@ pub(super) async fn agent(client: &Client, named: Option<&str>, model: Option<&s
     if let Some(system) = system {
         body["system"] = system.into();
     }
-    let made = client.post(&["v1", "agents"], &body).await.map_err(|error| Failure::from(error).doing("make an agent for this run"))?;
+    let made = client
+        .post(&["v1", "agents"], &body)
+        .await
+        .map_err(|error| Failure::from(error).doing("make an agent for this run"))?;
     Ok(id_of(&made).to_owned())
 }
 
@@ -61,14 +72,18 @@ pub(super) async fn environment(client: &Client, named: Option<&str>) -> Result<
         return Ok(id_of(environment).to_owned());
     }
     let body = json!({ "name": ENVIRONMENT, "config": { "type": "cloud" } });
-    let made = client.post(&["v1", "environments"], &body).await.map_err(|error| Failure::from(error).doing("make the default environment"))?;
+    let made = client
+        .post(&["v1", "environments"], &body)
+        .await
+        .map_err(|error| Failure::from(error).doing("make the default environment"))?;
     Ok(id_of(&made).to_owned())
 }
 
 /// One object by id, unique tail or name; names win over tails.
 fn find(objects: &[Value], wanted: &str, what: &str, list: &str) -> Result<String, Failure> {
     let name = |object: &Value| object.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
-    let mut found: Vec<&Value> = objects.iter().filter(|object| id_of(object) == wanted || name(object) == wanted).collect();
+    let mut found: Vec<&Value> =
+        objects.iter().filter(|object| id_of(object) == wanted || name(object) == wanted).collect();
     if found.is_empty() {
         found = objects.iter().filter(|object| id_of(object).ends_with(wanted.trim_start_matches('…'))).collect();
     }

@@ -33,7 +33,9 @@ pub(super) async fn follow(client: &Client, id: &str, from: From, printer: &mut 
                     return Ok(end);
                 }
             }
-            Next::Reconnecting { failures: 3, .. } => output::say("the server is away; waiting for it, nothing is missed"),
+            Next::Reconnecting { failures: 3, .. } => {
+                output::say("the server is away; waiting for it, nothing is missed")
+            }
             Next::Reconnecting { .. } | Next::Reconnected => {}
         }
     }
@@ -125,12 +127,16 @@ impl Printer {
                 }
             }
             "agent.tool_use" | "agent.custom_tool_use" => self.note(&format!("· {}", follow::summary(event)))?,
-            "agent.tool_result" if event.get("is_error").and_then(Value::as_bool) == Some(true) => self.note(&format!("  {}", follow::summary(event)))?,
+            "agent.tool_result" if event.get("is_error").and_then(Value::as_bool) == Some(true) => {
+                self.note(&format!("  {}", follow::summary(event)))?
+            }
             "session.error" => self.note(&format!("! {}", follow::summary(event)))?,
             "session.wait_started" => self.note(&format!("  waits: {}", follow::summary(event)))?,
             "session.status_idle" if text(&event["stop_reason"], "type") == "requires_action" => {
                 let session = &self.session;
-                self.note(&format!("◇ needs you.   tenure approvals      tenure approve {session}      tenure why {session}"))?;
+                self.note(&format!(
+                    "◇ needs you.   tenure approvals      tenure approve {session}      tenure why {session}"
+                ))?;
             }
             _ => {}
         }
