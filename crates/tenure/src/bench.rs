@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub const NAMES: [&str; 4] = ["commits", "steps", "sandbox", "start"];
+pub(crate) const NAMES: [&str; 4] = ["commits", "steps", "sandbox", "start"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
-pub struct Figure {
+pub(crate) struct Figure {
     bench: &'static str,
     figure: String,
     unit: &'static str,
@@ -26,20 +26,20 @@ pub struct Figure {
 
 impl Figure {
     /// A figure of several values, all in `unit`.
-    pub fn new(bench: &'static str, figure: impl Into<String>, unit: &'static str, values: Vec<f64>) -> Self {
+    pub(crate) fn new(bench: &'static str, figure: impl Into<String>, unit: &'static str, values: Vec<f64>) -> Self {
         Self { bench, figure: figure.into(), unit, values, baseline: None, params: json!({}) }
     }
 
     /// What it is compared with, measured in the same run.
     #[must_use]
-    pub fn against(mut self, baseline: f64) -> Self {
+    pub(crate) fn against(mut self, baseline: f64) -> Self {
         self.baseline = Some(baseline);
         self
     }
 
     /// What was varied.
     #[must_use]
-    pub fn with(mut self, params: Value) -> Self {
+    pub(crate) fn with(mut self, params: Value) -> Self {
         self.params = params;
         self
     }
@@ -75,7 +75,7 @@ pub(crate) fn millis(span: Duration) -> f64 {
 ///
 /// # Errors
 /// When there is no such bench, or a part of it cannot be started.
-pub async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Result<()> {
+pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Result<()> {
     let folder = data.unwrap_or_else(|| std::env::temp_dir().join(format!("tenure-bench-{}", std::process::id())));
     std::fs::create_dir_all(&folder)?;
     let figures = match name {

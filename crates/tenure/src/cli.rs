@@ -106,6 +106,8 @@ pub(crate) enum Command {
     Agents(commands::agents::Agents),
     /// Environments: apply a definition, list them.
     Environments(commands::environments::Environments),
+    /// Check this machine and the configuration, with what to do about each problem.
+    Doctor(commands::doctor::Doctor),
     /// The configuration in force.
     Config(commands::config::Config),
     /// Completions for a shell.
@@ -168,6 +170,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Cp(command) => command.run(common).await,
         Command::Agents(command) => command.run(common).await,
         Command::Environments(command) => command.run(common).await,
+        Command::Doctor(command) => command.run(common).await,
         Command::Config(command) => command.run(common),
         Command::Completions(command) => command.run(),
         Command::Version(command) => command.run(common).await,
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_wrong_command_gets_the_nearest_one() {
-        let error = Cli::try_parse_from(["tenure", "aprove"]).unwrap_err();
+        let error = Cli::try_parse_from(["tenure", "aprove"]).expect_err("there is no such command");
         assert!(explain(&error).to_string().contains("did you mean tenure approve?"));
     }
 }

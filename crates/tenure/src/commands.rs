@@ -13,6 +13,7 @@ pub(crate) mod cp;
 pub(crate) mod demo;
 pub(crate) mod deny;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod environments;
 pub(crate) mod logs;
 pub(crate) mod ls;

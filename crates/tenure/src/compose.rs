@@ -114,7 +114,7 @@ pub(crate) fn drivers() -> Vec<Arc<dyn Driver>> {
     ]
 }
 
-fn open_store(config: &Config) -> Result<Arc<Sqlite>> {
+pub(crate) fn open_store(config: &Config) -> Result<Arc<Sqlite>> {
     Ok(Sqlite::open(tenure_store_sqlite::Options::new(&config.data))?)
 }
 

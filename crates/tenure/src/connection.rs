@@ -68,9 +68,7 @@ pub(crate) async fn session(client: &Client, tail: &str) -> Result<Value, Failur
         return Err(Failure::new(Exit::Usage, "the id of the session is empty").fix("tenure ps"));
     }
     if tail.starts_with("sesn_") {
-        return Ok(progress::watch("asking the server", client.get(&["v1", "sessions", tail], &[]))
-            .await
-            .map_err(missing)?);
+        return progress::watch("asking the server", client.get(&["v1", "sessions", tail], &[])).await.map_err(missing);
     }
     let listed = progress::watch("asking the server", client.list(&["v1", "sessions"], &[("tail", tail)], 20)).await?;
     let mut matching: Vec<Value> = listed.data.into_iter().filter(|session| id_of(session).ends_with(tail)).collect();

@@ -19,27 +19,27 @@ use std::time::Duration;
 use tenure_api::client::Client;
 
 /// Argument by which the demo starts itself as the outside job that answers a callback.
-pub const CI_JOB: &str = "__demo-ci";
+pub(crate) const CI_JOB: &str = "__demo-ci";
 
 /// How long any single step of the demo may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What to play, and where.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// A running server; none starts one.
-    pub server: Option<(String, Option<String>)>,
+    pub(crate) server: Option<(String, Option<String>)>,
     /// Where to keep the data of the demo; none takes a folder that is removed afterwards.
-    pub data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Prints one JSON object instead of text.
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Runs the outside job: posts its result to a callback.
 ///
 /// # Errors
 /// When the server does not take it.
-pub async fn ci_job(url: &str) -> Result<()> {
+pub(crate) async fn ci_job(url: &str) -> Result<()> {
     let body = r#"{"status":"green","commit":"4f2a"}"#;
     let reply = reqwest::Client::builder()
         .no_proxy()
@@ -59,7 +59,7 @@ pub async fn ci_job(url: &str) -> Result<()> {
 ///
 /// # Errors
 /// When a part cannot be started or does not answer.
-pub async fn run(options: &Options) -> Result<bool> {
+pub(crate) async fn run(options: &Options) -> Result<bool> {
     let mut proof = Proof::new(options.json);
     match &options.server {
         Some((server, key)) => {
