@@ -95,7 +95,7 @@ mod tests {
         for text in [text.to_owned(), text.replace('\n', "\r\n"), text.replace('\n', "\r")] {
             assert_eq!(Frames::default().push(text.as_bytes()), Ok(expected.to_vec()), "whole: {text:?}");
             let mut frames = Frames::default();
-            let bytes = text.bytes().flat_map(|byte| frames.push(&[byte]).unwrap()).collect::<Vec<_>>();
+            let bytes = text.bytes().flat_map(|byte| frames.push(&[byte]).expect("small")).collect::<Vec<_>>();
             assert_eq!(bytes, expected, "byte by byte: {text:?}");
         }
     }
