@@ -3,10 +3,10 @@
 
 use crate::services::Services;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tenure_core::{DriverName, Environment, Network, SessionId};
+use tenure_core::{DriverName, Environment, EventId, Network, SessionId};
 use tenure_sandbox::{Driver, Error, ErrorKind, Incarnation, Limits, Spec};
 use tokio_util::sync::CancellationToken;
 
@@ -115,6 +115,15 @@ impl Sandboxes {
         let live = Live { incarnation: incarnation.clone(), lost, used_at: Instant::now(), is_busy: 0 };
         self.lock().insert(session, live);
         Ok(Given { incarnation, news: Some(News { driver: name.to_owned(), missing, replaces }) })
+    }
+
+    /// Keeps the full output of a call under the id of the call, where readers find it.
+    pub(crate) fn keep_output(&self, session: SessionId, call: EventId, log: &Path) {
+        let kept = self.folders.state(session).join(format!("{call}.log"));
+        // Processes that go on write into the same file under its new name.
+        if let Err(error) = std::fs::rename(log, &kept) {
+            tracing::warn!(%session, %call, %error, "keep the full output of a call");
+        }
     }
 
     fn reuse(&self, session: SessionId) -> Option<Arc<dyn Incarnation>> {

@@ -53,6 +53,9 @@ impl Runner {
             tenure_tools::Call { id: call.id.to_string(), name: call.name.clone(), input: input.as_str().to_owned() };
         let result = tenure_tools::Toolset.run(wanted, &lazy, cancel).await;
         let notes = lazy.news.into_inner().expect("nobody panics while holding it").map(notes).unwrap_or_default();
+        if let Some(log) = &result.log_path {
+            self.sandboxes.keep_output(self.session, call.id, log);
+        }
         let outcome = if result.is_error { Outcome::Failed } else { Outcome::Done };
         let content = result.content.into_iter().map(Block::Text).collect();
         Ran { notes, done: Done { content, outcome } }
