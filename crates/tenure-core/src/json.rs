@@ -32,7 +32,8 @@ impl Json {
     pub fn parse(text: &str) -> Result<Self, JsonError> {
         let text = clean_surrogates(text);
         check_depth(&text)?;
-        serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| JsonError(error.to_string()))?;
+        // Whole values, not `IgnoredAny`: that one takes numbers such as 1e400, which no value can hold.
+        serde_json::from_str::<serde_json::Value>(&text).map_err(|error| JsonError(error.to_string()))?;
         Ok(Self(text.trim().to_string()))
     }
 
@@ -160,6 +161,18 @@ mod tests {
         assert!(Json::parse(&nested(MAX_JSON_DEPTH)).is_ok());
         assert!(Json::parse(&nested(MAX_JSON_DEPTH + 1)).is_err());
         assert!(Json::parse(&("{\"x\":".to_string() + &"[".repeat(10_000))).is_err());
+    }
+
+    #[test]
+    fn what_is_taken_can_be_read_as_a_value() {
+        for text in ["1e400", "{\"x\":-1e999}", "[1e309]"] {
+            assert!(Json::parse(text).is_err(), "{text}");
+        }
+        for text in ["1e308", "123456789012345678901234567890", "-0", "\"\\u0000\""] {
+            let json = Json::parse(text).expect("plain JSON");
+            assert_eq!(json.as_str(), text);
+            json.to_value();
+        }
     }
 
     #[test]
