@@ -209,7 +209,8 @@ fn checkpoint(lease: &Lease, session: &mut Session, at: Timestamp) -> Checkpoint
         events.push(event);
     }
     let commit_id = LeaseId::from_bits(bits());
-    Checkpoint { lease: lease.clone(), commit_id, events, session: session.clone(), consumed: 0, then: Then::Keep }
+    // The input that made it runnable is consumed, as a worker does with its first commit.
+    Checkpoint { lease: lease.clone(), commit_id, events, session: session.clone(), consumed: 1, then: Then::Keep }
 }
 
 #[cfg(test)]

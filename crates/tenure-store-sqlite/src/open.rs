@@ -2,6 +2,7 @@
 
 use crate::clock::Wall;
 use crate::errors;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use std::fs;
@@ -113,6 +114,9 @@ fn connect(options: &Options, flags: OpenFlags) -> Result<Connection, Error> {
         Connection::open_with_flags(options.file(), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sql)?;
     connection.busy_timeout(BUSY).map_err(sql)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Plans must not depend on bound values: SQLite would otherwise prepare each statement that has a LIMIT anew
+    // every time it is bound, which cost a quarter of the writer's time.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(sql)?;
     let settings = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = {WAL_PAGES};
          PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
