@@ -1,11 +1,14 @@
 //! The one place that names adapters: puts store, models, sandboxes, worker and server together.
 
 use crate::config::Config;
+use crate::failure::Failure;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::TenantId;
@@ -16,7 +19,8 @@ use tenure_sandbox::{Driver, Landlock, Launcher, Namespace, ProcessDriver};
 use tenure_server::{Caller, Keys, KnownModel, ModelCheck, ServerState, TimeIds};
 use tenure_store::Store;
 use tenure_store_sqlite::Sqlite;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 /// Waits up to this long stay in the lease.
@@ -31,15 +35,21 @@ const INSTALLATION_KEY: &str = "installation.key";
 /// Key that the nodes of the installation share.
 const NODE_KEY: &str = "node.key";
 
-/// Serves the API until `stop` is cancelled.
+/// Serves the API until `stop` is cancelled; calls `ready` once, when the server has answered.
 ///
 /// # Errors
 /// When the store cannot be opened, or a key file cannot be read.
-pub(crate) async fn run_server(config: &Config, listener: TcpListener, stop: CancellationToken) -> Result<()> {
+pub(crate) async fn run_server(
+    config: &Config,
+    listener: TcpListener,
+    stop: CancellationToken,
+    ready: impl FnOnce() -> Result<(), Failure>,
+) -> Result<()> {
     let store = open_store(config)?;
     let address = listener.local_addr()?;
     let public_url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
-    fs::write(config.server_file(), &public_url).context("say the address of the server in the data folder")?;
+    fs::write(config.server_file(), config.local_url(address))
+        .context("say the address of the server in the data folder")?;
     let models = Arc::new(providers(config)?);
     let masker = Masker::new(secrets(config)?.iter().map(String::as_str));
     let (workspaces, outputs) = (folders(config), folders(config));
@@ -59,10 +69,32 @@ pub(crate) async fn run_server(config: &Config, listener: TcpListener, stop: Can
         mask: Arc::new(move |text| masker.mask(text).into_owned()),
         stop: stop.clone(),
     });
-    let served = tenure_server::serve(listener, state).await;
+    let mut serving = pin!(tenure_server::serve(listener, state));
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = answers(config.reached_at(address)) => {
+            ready()?;
+            serving.await
+        }
+    };
     store.close().await;
     let _ = fs::remove_file(config.server_file());
     served.context("serve the API")
+}
+
+/// Returns when the server at this address has answered. Who reads that it is ready may use it at once.
+async fn answers(address: SocketAddr) {
+    /// Wait before another try; the listener stands already, so there is hardly ever one.
+    const AGAIN: Duration = Duration::from_millis(20);
+    let asked = async || {
+        let mut connection = TcpStream::connect(address).await?;
+        let request = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await?;
+        connection.read_u8().await
+    };
+    while asked().await.is_err() {
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 /// Advances sessions until `stop` is cancelled.

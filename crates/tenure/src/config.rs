@@ -111,11 +111,15 @@ impl Config {
 
     /// The address of a server with this configuration, seen from this machine.
     pub(crate) fn local_url(&self, address: SocketAddr) -> String {
-        let address = match address {
+        format!("http://{}", self.reached_at(address))
+    }
+
+    /// Where this machine reaches a server that listens there.
+    pub(crate) fn reached_at(&self, address: SocketAddr) -> SocketAddr {
+        match address {
             SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
             SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], v6.port())),
             other => other,
-        };
-        format!("http://{address}")
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::progress;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 use tenure_api::client::{self, Client};
 
 /// What the command line says about the server.
@@ -55,6 +56,24 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// How long a server may take for a question of a person.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Waits for an answer, and says so after a second. A server that does not answer in time counts as
+/// unreachable; only for requests that change nothing, as it may still work on it.
+pub(crate) async fn ask<T>(request: impl Future<Output = Result<T, client::Error>>) -> Result<T, Failure> {
+    match tokio::time::timeout(ANSWER_WITHIN, progress::watch("asking the server", request)).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => {
+            let seconds = ANSWER_WITHIN.as_secs();
+            Err(Failure::new(Exit::Unreachable, format!("the server did not answer within {seconds} s"))
+                .why("it accepts connections, so it may be overloaded, stopped in a debugger, or another program")
+                .fix("tenure doctor")
+                .code("server_unreachable"))
+        }
+    }
+}
+
 /// The whole id of the session that ends so.
 pub(crate) async fn session_id(client: &Client, tail: &str) -> Result<String, Failure> {
     let found = session(client, tail).await?;
@@ -68,9 +87,9 @@ pub(crate) async fn session(client: &Client, tail: &str) -> Result<Value, Failur
         return Err(Failure::new(Exit::Usage, "the id of the session is empty").fix("tenure ps"));
     }
     if tail.starts_with("sesn_") {
-        return progress::watch("asking the server", client.get(&["v1", "sessions", tail], &[])).await.map_err(missing);
+        return ask(client.get(&["v1", "sessions", tail], &[])).await.map_err(missing);
     }
-    let listed = progress::watch("asking the server", client.list(&["v1", "sessions"], &[("tail", tail)], 20)).await?;
+    let listed = ask(client.list(&["v1", "sessions"], &[("tail", tail)], 20)).await?;
     let mut matching: Vec<Value> = listed.data.into_iter().filter(|session| id_of(session).ends_with(tail)).collect();
     match matching.len() {
         1 => Ok(matching.remove(0)),
@@ -87,10 +106,8 @@ pub(crate) async fn session(client: &Client, tail: &str) -> Result<Value, Failur
     }
 }
 
-fn missing(error: client::Error) -> Failure {
-    let is_missing = error.refusal().is_some_and(|refusal| refusal.status == 404);
-    let failure = Failure::from(error);
-    if is_missing { failure.fix("tenure ps") } else { failure }
+fn missing(failure: Failure) -> Failure {
+    if failure.exit == Exit::NotFound { failure.fix("tenure ps") } else { failure }
 }
 
 /// The id of an object of the API.

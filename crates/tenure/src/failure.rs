@@ -159,7 +159,7 @@ impl From<client::Error> for Failure {
                     request_id: refusal.request_id,
                 }
             }
-            client::Error::Unreachable { source, .. } => {
+            client::Error::Unreachable { source, base, .. } => {
                 let mut failure = Failure::new(Exit::Unreachable, what).code("server_unreachable");
                 let mut cause = std::error::Error::source(&source);
                 let mut last = None;
@@ -168,7 +168,10 @@ impl From<client::Error> for Failure {
                     cause = inner.source();
                 }
                 failure = failure.why(last.unwrap_or_default());
-                failure.fix("tenure dev      check: tenure doctor")
+                match client::is_loopback_address(&base) {
+                    true => failure.fix("tenure dev      check: tenure doctor"),
+                    false => failure.fix("check the address and that a server runs there: tenure doctor --server URL"),
+                }
             }
             client::Error::Address { .. } | client::Error::Unsendable { .. } => Failure::new(Exit::Usage, what),
             client::Error::Unreadable { .. } => Failure::new(Exit::Failed, what)

@@ -1,6 +1,7 @@
 //! Events as lines for people.
 
 use crate::commands::approvals::text;
+use crate::connection::tail;
 use crate::output::{inert, time};
 use serde_json::Value;
 
@@ -34,6 +35,15 @@ pub(crate) fn summary(event: &Value) -> String {
         "session.status_idle" => brief(event.get("stop_reason").map_or("", |reason| text(reason, "type"))),
         "session.status_terminated" => brief(&event.get("end").map(compact).unwrap_or_default()),
         "session.error" => brief(event.pointer("/error/message").and_then(Value::as_str).unwrap_or("")),
+        "environment.started" => environment(event),
+        "environment.reset" => brief(&format!("files are as they were; {}", text(event, "reason"))),
+        "session.tool_started" => format!("call …{}", tail(text(event, "tool_use_id"))),
+        "user.tool_confirmation" => {
+            let because = text(event, "deny_message");
+            let because = if because.is_empty() { String::new() } else { format!(": {because}") };
+            brief(&format!("{} of …{}{because}", text(event, "result"), tail(text(event, "tool_use_id"))))
+        }
+        "session.callback_created" => brief(&format!("{} …{}", text(event, "label"), tail(text(event, "callback_id")))),
         "session.wait_started" => brief(&wait(event.get("wait").unwrap_or(&Value::Null))),
         "span.model_request_start" => {
             brief(&format!("{}, attempt {}", text(event, "model"), compact(&event["attempt"])))
@@ -59,6 +69,33 @@ pub(crate) fn summary(event: &Value) -> String {
             let rest: Vec<String> = rest.map(|(name, value)| format!("{name} {}", compact(value))).collect();
             brief(&rest.join(", "))
         }
+    }
+}
+
+/// What a sandbox is, and what of its limits this machine does not enforce.
+fn environment(event: &Value) -> String {
+    let missing = event.get("missing").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let names: Vec<&str> = missing.map(|line| line.split_once(':').map_or(line, |(name, _)| name)).collect();
+    let driver = text(event, "driver");
+    let all = match names[..] {
+        [] => format!("driver {driver}; every limit is enforced"),
+        _ => format!("driver {driver}; not fully enforced: {}", names.join(", ")),
+    };
+    inert::brief(&all, LINE_CHARS)
+}
+
+/// What `--full` shows below the line of an event.
+pub(crate) fn whole(event: &Value) -> String {
+    match text(event, "type") {
+        "environment.started" => {
+            let missing = event.get("missing").and_then(Value::as_array).into_iter().flatten();
+            missing.filter_map(Value::as_str).collect::<Vec<&str>>().join("\n")
+        }
+        "agent.tool_use" | "agent.custom_tool_use" => {
+            event.get("input").map(|input| serde_json::to_string_pretty(input).unwrap_or_default()).unwrap_or_default()
+        }
+        "session.error" => event.pointer("/error/message").and_then(Value::as_str).unwrap_or("").to_owned(),
+        _ => content(event),
     }
 }
 
@@ -96,6 +133,15 @@ mod tests {
         let event = json!({ "type": "agent.tool_result", "seq": 3, "processed_at": null, "content": [{ "type": "text", "text": "\u{1b}[2Jgone\r\nx\u{202e}" }] });
         let line = log_line(&event);
         assert!(!line.contains(['\u{1b}', '\n', '\r', '\u{202e}']), "{line:?}");
+    }
+
+    #[test]
+    fn limits_that_a_machine_cannot_enforce_are_named_in_the_log() {
+        let event = |missing: Value| json!({ "type": "environment.started", "driver": "landlock", "missing": missing });
+        let weak = event(json!(["net: TCP is refused; UDP is not", "uts: shares the host's"]));
+        assert_eq!(summary(&weak), "driver landlock; not fully enforced: net, uts");
+        assert_eq!(whole(&weak), "net: TCP is refused; UDP is not\nuts: shares the host's");
+        assert_eq!(summary(&event(json!([]))), "driver landlock; every limit is enforced");
     }
 
     #[test]

@@ -9,11 +9,13 @@ mod commands;
 mod compose;
 mod config;
 mod connection;
+mod data_lock;
 mod demo;
 mod failure;
 mod follow;
 mod logging;
 mod output;
+mod port_holder;
 mod stop;
 mod suggest;
 

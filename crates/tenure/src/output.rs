@@ -45,6 +45,11 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Says what could be done next.
+pub(crate) fn hint(text: &str) {
+    say(&format!("hint: {text}"));
+}
+
 /// Shows a failure in the wanted form.
 pub(crate) fn fail(failure: &Failure, format: Format) {
     match format {

@@ -1,26 +1,50 @@
 //! Requests to stop: SIGTERM and Ctrl-C, the second one at once.
 
 use crate::failure::Exit;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+/// After the second request, what must end with this process gets so long to be killed.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Requests {
+    /// Stop in good order.
+    pub(crate) stop: CancellationToken,
+    /// Stop at once: the process ends whether or not somebody listens to this.
+    pub(crate) at_once: CancellationToken,
+}
+
 /// Cancels the token at the first request; a second one ends the process.
 pub(crate) fn on_signals() -> std::io::Result<CancellationToken> {
-    let stop = CancellationToken::new();
+    Ok(requests(Duration::ZERO)?.stop)
+}
+
+/// As [`on_signals`], for a process with children that must not outlive a second request.
+pub(crate) fn on_signals_with_children() -> std::io::Result<Requests> {
+    requests(LAST_MOMENT)
+}
+
+fn requests(last_moment: Duration) -> std::io::Result<Requests> {
+    let requests = Requests::default();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let requested = stop.clone();
+    let asked = requests.clone();
     tokio::spawn(async move {
-        for turn in 0.. {
+        let mut next = async || {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if turn > 0 {
-                std::process::exit(Exit::Failed as i32);
-            }
-            requested.cancel();
-        }
+        };
+        next().await;
+        asked.stop.cancel();
+        next().await;
+        asked.at_once.cancel();
+        tokio::time::sleep(last_moment).await;
+        std::process::exit(Exit::Failed as i32);
     });
-    Ok(stop)
+    Ok(requests)
 }

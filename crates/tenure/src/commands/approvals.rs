@@ -1,9 +1,9 @@
 //! `tenure approvals`: what needs a person, across sessions.
 
 use crate::cli::Common;
-use crate::connection::tail;
+use crate::connection::{ask, tail};
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format, inert, progress, table::Table, time};
+use crate::output::{self, Format, inert, table::Table, time};
 use clap::Args;
 use serde_json::Value;
 use tenure_api::client::Client;
@@ -48,7 +48,7 @@ impl Approvals {
         for line in table.lines() {
             output::line(&line)?;
         }
-        output::say(
+        output::hint(
             "tenure approve SESSION, or tenure deny SESSION --because TEXT; a custom tool: tenure send SESSION TEXT --result-for CALL",
         );
         Ok(Exit::Ok)
@@ -57,7 +57,7 @@ impl Approvals {
 
 /// Everything that waits for a person.
 pub(crate) async fn list(client: &Client) -> Result<Vec<Value>, Failure> {
-    Ok(progress::watch("asking the server", client.list(&["v1", "approvals"], &[], MOST)).await?.data)
+    Ok(ask(client.list(&["v1", "approvals"], &[], MOST)).await?.data)
 }
 
 /// What a call would do, in one line.

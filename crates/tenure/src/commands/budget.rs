@@ -3,13 +3,14 @@
 use crate::cli::Common;
 use crate::connection::{session_id, tail};
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format, progress};
+use crate::output::{self, Format, progress, time};
 use clap::Args;
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// New limits; at least one.
 #[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(["usd", "steps", "tokens"]))]
+#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(["usd", "steps", "tokens", "wall"]))]
 pub(crate) struct Budget {
     /// The session, by id or unique tail.
     session: String,
@@ -22,6 +23,9 @@ pub(crate) struct Budget {
     /// Tokens of all kinds.
     #[arg(long, value_name = "N")]
     tokens: Option<u64>,
+    /// Time since the session was made, such as 2h.
+    #[arg(long, value_name = "SPAN", value_parser = time::duration)]
+    wall: Option<Duration>,
 }
 
 impl Budget {
@@ -32,6 +36,7 @@ impl Budget {
             ("cost_usd", self.usd.map(Value::from)),
             ("steps", self.steps.map(Value::from)),
             ("tokens", self.tokens.map(Value::from)),
+            ("wall_seconds", self.wall.map(|wall| Value::from(wall.as_secs().max(1)))),
         ];
         let body: Map<String, Value> =
             limits.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();

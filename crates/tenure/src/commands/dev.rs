@@ -5,7 +5,8 @@ use crate::cli::Common;
 use crate::config::{self, Config, Flags};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Format};
-use crate::{compose, logging, stop};
+use crate::stop::{self, Requests};
+use crate::{compose, data_lock, logging};
 use clap::Args;
 use rand::Rng;
 use std::process::Stdio;
@@ -40,22 +41,29 @@ impl Dev {
         logging::start(format);
         let config = config::load(&Flags { listen: self.listen.clone(), ..common.flags() })?;
         prepare_data(&config.data)?;
+        let _held = data_lock::hold(&config, "dev")?;
         let (listener, url) = listen(&config, "dev").await?;
-        let stop = stop::on_signals().map_err(anyhow::Error::from)?;
-        match format {
-            Format::Json => output::json(&ready(&config, &url))?,
-            Format::Human => self.greet(&config, &url),
-        }
-        let server = compose::run_server(&config, listener, stop.clone());
-        if self.no_worker {
-            server.await?;
-            return Ok(Exit::Ok);
-        }
-        let worker = tokio::spawn(supervise(config.clone(), common.clone(), stop.clone()));
-        let served = server.await;
+        let requests = stop::on_signals_with_children().map_err(anyhow::Error::from)?;
+        let mut worker = None;
+        let ready = || {
+            // The worker reads the address of the server, so the server comes first.
+            if !self.no_worker {
+                worker = Some(tokio::spawn(supervise(config.clone(), common.clone(), requests.clone())));
+            }
+            match format {
+                Format::Json => output::json(&ready(&config, &url)),
+                Format::Human => {
+                    self.greet(&config, &url);
+                    Ok(())
+                }
+            }
+        };
+        let served = compose::run_server(&config, listener, requests.stop.clone(), ready).await;
         // A server that failed takes its worker along.
-        stop.cancel();
-        worker.await.map_err(anyhow::Error::from)?;
+        requests.stop.cancel();
+        if let Some(worker) = worker {
+            worker.await.map_err(anyhow::Error::from)?;
+        }
         served?;
         Ok(Exit::Ok)
     }
@@ -73,12 +81,13 @@ impl Dev {
             (None, false) => output::say("  model    providers are configured, none is the default: [models] default"),
             (None, true) => output::say("  model    none configured; tenure demo needs none"),
         }
-        output::say("Next: tenure demo      (Ctrl-C stops; sessions go on at the next start)");
+        output::hint("tenure run --model script/echo \"hello\"      Ctrl-C stops; sessions go on at the next start");
     }
 }
 
 /// Keeps one worker alive until the stop.
-async fn supervise(config: Config, common: Common, stop: CancellationToken) {
+async fn supervise(config: Config, common: Common, requests: Requests) {
+    let stop = &requests.stop;
     let mut wait = FIRST_WAIT;
     while !stop.is_cancelled() {
         let started = Instant::now();
@@ -90,7 +99,7 @@ async fn supervise(config: Config, common: Common, stop: CancellationToken) {
                     status = child.wait() => status,
                     () = stop.cancelled() => {
                         drop(input);
-                        return end(child, config.worker.grace).await;
+                        return end(child, config.worker.grace, &requests.at_once).await;
                     }
                 };
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -119,10 +128,13 @@ fn spawn(config: &Config, common: &Common) -> std::io::Result<Child> {
 }
 
 /// Waits for a worker whose standard input has ended, which asks it to stop.
-async fn end(mut child: Child, grace: Duration) {
-    if tokio::time::timeout(grace + LAST_WAIT, child.wait()).await.is_err() {
-        tracing::warn!("the worker did not stop within its grace time; it is killed, committed work is kept");
-        // It may have ended between the two calls.
-        let _ = child.kill().await;
-    }
+async fn end(mut child: Child, grace: Duration, at_once: &CancellationToken) {
+    let why = tokio::select! {
+        _ = child.wait() => return,
+        () = tokio::time::sleep(grace + LAST_WAIT) => "it did not stop within its grace time",
+        () = at_once.cancelled() => "a second request to stop",
+    };
+    tracing::warn!(why, "the worker is killed; committed work is kept");
+    // It may have ended between the two calls.
+    let _ = child.kill().await;
 }

@@ -110,9 +110,9 @@ impl Logs {
             return output::json(event);
         }
         output::line(&log_line(event))?;
-        let content = crate::follow::content(event);
-        if self.full && !content.is_empty() {
-            for line in inert::text(&content).lines() {
+        let whole = crate::follow::whole(event);
+        if self.full && !whole.is_empty() {
+            for line in inert::text(&whole).lines() {
                 output::line(&format!("    {line}"))?;
             }
         }

@@ -2,9 +2,9 @@
 
 use super::approvals::text;
 use crate::cli::Common;
-use crate::connection::{id_of, tail};
+use crate::connection::{ask, id_of, tail};
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format, inert, progress, table::Table, time};
+use crate::output::{self, Format, inert, table::Table, time};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl Ps {
         let client = common.target().connect()?;
         let query: &[(&str, &str)] = if self.all { &[("include_archived", "true")] } else { &[] };
         let most = if self.phase.is_some() { MOST_LOOKED_AT } else { self.limit };
-        let listed = progress::watch("asking the server", client.list(&["v1", "sessions"], query, most)).await?;
+        let listed = ask(client.list(&["v1", "sessions"], query, most)).await?;
         let is_meant = |session: &&Value| self.phase.as_ref().is_none_or(|phase| text(session, "phase") == phase);
         let sessions: Vec<&Value> = listed.data.iter().filter(is_meant).take(self.limit).collect();
         if common.format() == Format::Json {
@@ -41,7 +41,8 @@ impl Ps {
             return Ok(Exit::Ok);
         }
         if sessions.is_empty() {
-            output::say("No sessions. Start one: tenure run \"…\", or see the proof: tenure demo");
+            output::say("No sessions.");
+            output::hint("tenure run \"…\" starts one; tenure demo shows the proof");
             return Ok(Exit::Ok);
         }
         let mut table = Table::new(&["SESSION", "STATE", "WHY", "AGE", "COST", "TITLE"]);
@@ -63,7 +64,7 @@ impl Ps {
             output::say(&format!("The newest {}; more with -n.", sessions.len()));
         }
         if sessions.iter().any(|session| text(session, "phase") == "needs_you") {
-            output::say("tenure approvals shows what needs you.");
+            output::hint("tenure approvals shows what needs you");
         }
         Ok(Exit::Ok)
     }

@@ -67,7 +67,7 @@ impl Run {
                 Format::Json => output::json(&session(&client, &id).await?)?,
                 Format::Human => {
                     output::line(&id)?;
-                    output::say(&format!("runs on its own.   tenure logs {short} --follow      tenure why {short}"));
+                    output::hint(&format!("it runs on its own: tenure logs {short} --follow      tenure why {short}"));
                 }
             }
             return Ok(Exit::Ok);
@@ -85,7 +85,8 @@ impl Run {
             ended = turn::follow(&client, &id, From::Start, &mut printer) => ended?,
             () = stop.cancelled() => {
                 printer.end_line()?;
-                output::say(&format!("Detached; the session goes on.   tenure logs {short} --follow      tenure cancel {short}"));
+                output::say("Detached; the session goes on.");
+                output::hint(&format!("tenure logs {short} --follow      tenure cancel {short}"));
                 return Ok(Exit::Ok);
             }
             () = limit => {
@@ -155,10 +156,8 @@ async fn conclude(client: &Client, id: &str, ended: TurnEnd) -> Result<Exit, Fai
                     .and_then(Value::as_f64)
                     .map(|usd| format!(" of {}", time::money(usd)))
                     .unwrap_or_default();
-                output::say(&format!(
-                    "done in {age}, {}{limit}.   tenure ls {short}      tenure send {short} \"…\"",
-                    super::ps::cost(&session)
-                ));
+                output::say(&format!("done in {age}, {}{limit}.", super::ps::cost(&session)));
+                output::hint(&format!("tenure ls {short}      tenure send {short} \"…\""));
             }
             Ok(Exit::Ok)
         }

@@ -60,7 +60,10 @@ impl Send {
             .map_err(|error| Failure::from(error).doing(&format!("send to …{}", tail(&id))))?;
         match common.format() {
             Format::Json => output::json(&reply)?,
-            Format::Human => output::line(&format!("…{}: recorded.   tenure logs {} --follow", tail(&id), tail(&id)))?,
+            Format::Human => {
+                output::line(&format!("…{}: recorded", tail(&id)))?;
+                output::hint(&format!("tenure logs {} --follow", tail(&id)));
+            }
         }
         Ok(Exit::Ok)
     }

@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::config::{self, Config, Flags};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Format};
-use crate::{compose, logging, stop};
+use crate::{compose, data_lock, logging, port_holder, stop};
 use clap::Args;
 use serde_json::json;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -25,18 +25,20 @@ impl Serve {
         logging::start(format);
         let config = config::load(&Flags { listen: self.listen, ..common.flags() })?;
         prepare_data(&config.data)?;
+        let _held = data_lock::hold(&config, "serve")?;
         let (listener, url) = listen(&config, "serve").await?;
         let stop = stop::on_signals().map_err(anyhow::Error::from)?;
-        match format {
-            Format::Json => output::json(&ready(&config, &url))?,
+        let ready = || match format {
+            Format::Json => output::json(&ready(&config, &url)),
             Format::Human => {
                 output::say(&format!("tenure {}   server", env!("CARGO_PKG_VERSION")));
                 output::say(&format!("  api    {url}/v1"));
                 output::say(&format!("  data   {}", config::shown(&config.data)));
-                output::say("Next: tenure worker");
+                output::hint(&format!("tenure worker --data {} advances sessions", config::shown(&config.data)));
+                Ok(())
             }
-        }
-        compose::run_server(&config, listener, stop).await?;
+        };
+        compose::run_server(&config, listener, stop, ready).await?;
         Ok(Exit::Ok)
     }
 }
@@ -50,11 +52,13 @@ pub(crate) fn ready(config: &Config, url: &str) -> serde_json::Value {
 pub(crate) async fn listen(config: &Config, command: &str) -> Result<(TcpListener, String), Failure> {
     let listener = TcpListener::bind(config.listen).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            Failure::new(Exit::Conflict, format!("port {} is in use by another program", config.listen.port()))
+            let port = config.listen.port();
+            let holder = port_holder::of(port).map(|holder| format!(" ({holder})")).unwrap_or_default();
+            Failure::new(Exit::Conflict, format!("port {port} is in use by another program{holder}"))
                 .fix(format!(
                     "tenure {command} --listen {}:{}",
                     config.listen.ip(),
-                    config.listen.port().wrapping_add(1)
+                    if port < u16::MAX { port + 1 } else { 0 }
                 ))
                 .code("port_in_use")
         }

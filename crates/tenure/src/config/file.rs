@@ -96,7 +96,7 @@ fn explain(error: &toml::de::Error, text: &str, name: &str) -> Failure {
     let source = text.lines().nth(line - 1).unwrap_or("").trim().to_owned();
     let message = error.message().lines().next().unwrap_or("").to_owned();
     let failure = Failure::new(Exit::Usage, format!("{name}, line {line}: {}", what(&message)))
-        .why(source)
+        .why(without_secret(&source))
         .code("config_invalid");
     match unknown_field(&message).and_then(|(unknown, known)| suggest::nearest(unknown, known)) {
         Some(nearest) => failure.fix(format!("did you mean `{nearest}`?")),
@@ -111,7 +111,44 @@ fn what(message: &str) -> String {
             let known: Vec<&str> = known.collect();
             format!("unknown key `{unknown}`; known here: {}", known.join(", "))
         }
-        None => message.to_owned(),
+        None => wrong_type(message).unwrap_or_else(|| message.to_owned()),
+    }
+}
+
+/// Takes "invalid type: string \"a\", expected u32" apart and says it in words of the file.
+fn wrong_type(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
+    let (found, expected) = rest.rsplit_once(", expected ")?;
+    let expected = match expected {
+        "a string" => "a text in quotation marks",
+        "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list such as [\"a\", \"b\"]",
+        "a map" => "a table such as { name = \"value\" }",
+        other => other,
+    };
+    let (kind, value) = found.split_once(' ').unwrap_or((found, ""));
+    let kind = match kind {
+        "string" => "the text",
+        "integer" => "the whole number",
+        "floating" => "the number",
+        "boolean" => "the word",
+        "sequence" => "a list",
+        "map" => "a table",
+        other => other,
+    };
+    let value = value.trim_start_matches("point ").replace('`', "");
+    Some(format!("expected {expected}, found {kind} {value}").trim_end().to_owned())
+}
+
+/// A line that is shown in a message; a value that may be a key is not.
+fn without_secret(line: &str) -> String {
+    match line.split_once('=') {
+        Some((key, _)) if ["key", "token", "secret", "header"].iter().any(|word| key.to_lowercase().contains(word)) => {
+            format!("{}= (hidden)", key)
+        }
+        Some(_) | None => line.to_owned(),
     }
 }
 

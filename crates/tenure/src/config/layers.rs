@@ -64,8 +64,16 @@ pub(crate) fn load(flags: &Flags) -> Result<Config, Failure> {
         .map_err(|error| Failure::new(Exit::Failed, "the current folder is gone").why(error.to_string()))?;
     let mut merged = Merged::new();
     let mut files = Vec::new();
-    for path in weakest_first(flags, &here) {
-        if let Some(table) = file::read(&path)? {
+    let (paths, is_named) = weakest_first(flags, &here);
+    for path in paths {
+        let table = file::read(&path)?;
+        if table.is_none() && is_named {
+            // A file that somebody names is meant: without it, the defaults would be a surprise.
+            return Err(Failure::new(Exit::Usage, format!("there is no configuration file {}", path.display()))
+                .why("named by --config or TENURE_CONFIG")
+                .code("config_unreadable"));
+        }
+        if let Some(table) = table {
             let folder = path.parent().unwrap_or(&here).to_path_buf();
             flatten("", &table, &mut |key, value| {
                 merged.insert(key.clone(), (from_folder(&key, value.clone(), &folder), path.display().to_string()));
@@ -89,18 +97,19 @@ pub(crate) fn load(flags: &Flags) -> Result<Config, Failure> {
     finish(merged, files)
 }
 
-/// The files, so that later ones win.
-fn weakest_first(flags: &Flags, here: &Path) -> Vec<PathBuf> {
+/// The files, so that later ones win; and whether somebody named them.
+fn weakest_first(flags: &Flags, here: &Path) -> (Vec<PathBuf>, bool) {
     let named = flags
         .config
         .clone()
         .or_else(|| std::env::var_os("TENURE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from));
     match named {
-        Some(path) => vec![here.join(path)],
-        None => [Some(PathBuf::from(places::MACHINE_FILE)), places::user_file(), Some(here.join(places::PROJECT_FILE))]
-            .into_iter()
-            .flatten()
-            .collect(),
+        Some(path) => (vec![here.join(path)], true),
+        None => {
+            let files =
+                [Some(PathBuf::from(places::MACHINE_FILE)), places::user_file(), Some(here.join(places::PROJECT_FILE))];
+            (files.into_iter().flatten().collect(), false)
+        }
     }
 }
 
@@ -341,5 +350,36 @@ mod tests {
         let failure = file::check("listen = \"127.0.0.1:1\"\n[worker]\nslotz = 3\n", "tenure.toml").unwrap_err();
         let text = failure.to_string();
         assert!(text.contains("tenure.toml, line 3") && text.contains("did you mean `slots`?"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_type_is_named_in_words_of_the_file() {
+        let told = |text: &str| file::check(text, "tenure.toml").unwrap_err().to_string();
+        for (given, expected) in [
+            ("listen = 5", "tenure.toml, line 1: expected a text in quotation marks, found the whole number 5"),
+            (
+                "[worker]\nslots = \"many\"",
+                "tenure.toml, line 2: expected a whole number that is not negative, found the text \"many\"",
+            ),
+            (
+                "[worker]\nslots = -3",
+                "tenure.toml, line 2: expected a whole number that is not negative, found the whole number -3",
+            ),
+            (
+                "[worker]\nslots = 1.5",
+                "tenure.toml, line 2: expected a whole number that is not negative, found the number 1.5",
+            ),
+            ("providers = []", "expected a table such as { name = \"value\" }, found a list"),
+        ] {
+            assert!(told(given).contains(expected), "{}", told(given));
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_written_into_the_file_is_not_shown() {
+        let told = file::check("[providers.x]\ndialect = \"openai\"\napi_key = \"sk-123\"", "tenure.toml").unwrap_err();
+        let told = told.to_string();
+        assert!(told.contains("line 3") && told.contains("did you mean `api_key_env`?"), "{told}");
+        assert!(!told.contains("sk-123"), "{told}");
     }
 }

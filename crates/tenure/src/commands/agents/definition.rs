@@ -2,9 +2,9 @@
 
 use crate::cli::Common;
 use crate::commands::approvals::text;
-use crate::connection::id_of;
+use crate::connection::{ask, id_of};
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format, inert, progress, table::Table};
+use crate::output::{self, Format, inert, table::Table};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tenure_api::client::Client;
@@ -43,7 +43,7 @@ impl Kind {
 pub(crate) async fn apply(common: &Common, kind: Kind, files: &[PathBuf]) -> Result<Exit, Failure> {
     let definitions = files.iter().map(|file| read(kind, file)).collect::<Result<Vec<Value>, Failure>>()?;
     let client = common.target().connect()?;
-    let known = progress::watch("asking the server", client.list(&["v1", kind.path()], &[], MOST)).await?.data;
+    let known = ask(client.list(&["v1", kind.path()], &[], MOST)).await?.data;
     for (file, definition) in files.iter().zip(definitions) {
         let sent = send(&client, kind, &known, &definition).await;
         let (done, object) = sent.map_err(|failure| failure.doing(&format!("apply {}", file.display())))?;
@@ -99,7 +99,7 @@ pub(crate) async fn list(
     row: impl Fn(&mut Table, &Value),
 ) -> Result<Exit, Failure> {
     let client = common.target().connect()?;
-    let objects = progress::watch("asking the server", client.list(&["v1", kind.path()], &[], MOST)).await?.data;
+    let objects = ask(client.list(&["v1", kind.path()], &[], MOST)).await?.data;
     if common.format() == Format::Json {
         for object in &objects {
             output::json(object)?;
@@ -107,7 +107,8 @@ pub(crate) async fn list(
         return Ok(Exit::Ok);
     }
     if objects.is_empty() {
-        output::say(&format!("No {}s. Make one: tenure {} apply FILE", kind.word(), kind.path()));
+        output::say(&format!("No {}s.", kind.word()));
+        output::hint(&format!("tenure {} apply FILE makes one", kind.path()));
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(heading);

@@ -1,9 +1,8 @@
 //! What a run needs before it starts: prompt, agent, environment.
 
 use crate::commands::send::text_or_stdin;
-use crate::connection::id_of;
+use crate::connection::{ask, id_of};
 use crate::failure::{Exit, Failure};
-use crate::output::progress;
 use serde_json::{Value, json};
 use tenure_api::client::Client;
 
@@ -35,7 +34,7 @@ pub(super) async fn agent(
     model: Option<&str>,
     system: Option<&str>,
 ) -> Result<String, Failure> {
-    let agents = progress::watch("asking the server", client.list(&["v1", "agents"], &[], MOST)).await?.data;
+    let agents = ask(client.list(&["v1", "agents"], &[], MOST)).await?.data;
     if let Some(named) = named {
         return find(&agents, named, "agent", "tenure agents list");
     }

@@ -133,10 +133,9 @@ impl Printer {
             "session.error" => self.note(&format!("! {}", follow::summary(event)))?,
             "session.wait_started" => self.note(&format!("  waits: {}", follow::summary(event)))?,
             "session.status_idle" if text(&event["stop_reason"], "type") == "requires_action" => {
+                self.note("◇ needs you")?;
                 let session = &self.session;
-                self.note(&format!(
-                    "◇ needs you.   tenure approvals      tenure approve {session}      tenure why {session}"
-                ))?;
+                output::hint(&format!("tenure approve {session}      tenure deny {session}      tenure why {session}"));
             }
             _ => {}
         }
