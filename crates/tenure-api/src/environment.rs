@@ -156,7 +156,7 @@ impl EnvironmentChange {
             name,
             description: fields
                 .change("description")
-                .map(|_| fields.text("description", MAX_DESCRIPTION))
+                .map(|_| Ok(fields.text("description", MAX_DESCRIPTION)?.filter(|text| !text.is_empty())))
                 .transpose()?,
             config: fields.inner("config")?.map(|config| Config::read(&config)).transpose()?,
             metadata: fields.metadata()?,

@@ -78,6 +78,7 @@ codes! {
     HostNotAllowed = "host_not_allowed", 403, "permission_error", "use the address of the server, or set public_url in its configuration";
     OriginNotAllowed = "origin_not_allowed", 403, "permission_error", "call the server from its own pages, or set public_url in its configuration";
     DestinationNotAllowed = "destination_not_allowed", 403, "permission_error", "files of a session are downloads; they are not loaded as pages, scripts or workers";
+    ScopeRequired = "scope_required", 403, "permission_error", "use a key with the scope that the message names; the key in api.key of a local server has all scopes";
     InvalidSignature = "invalid_signature", 401, "authentication_error", "sign the raw body as Standard Webhooks says, with a clock that is right to five minutes";
 
     // What there is
@@ -99,6 +100,7 @@ codes! {
     InvalidHeader = "invalid_header", 400, "invalid_request_error", "correct the header";
     InvalidCursor = "invalid_cursor", 400, "invalid_request_error", "use a cursor of this list or stream as it was given, or leave it out";
     RequestTooLarge = "request_too_large", 413, "request_too_large", "send less in one request";
+    BodyTimeout = "body_timeout", 408, "invalid_request_error", "send the body without long pauses, then try again";
     RangeNotSatisfiable = "range_not_satisfiable", 416, "invalid_request_error", "ask for bytes within the file's size";
 
     // What fits together

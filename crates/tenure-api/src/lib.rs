@@ -19,6 +19,7 @@ pub mod limits;
 pub mod node;
 pub mod openapi;
 pub mod page;
+pub mod scope;
 pub mod session;
 pub mod time;
 pub mod timeline;

@@ -59,6 +59,8 @@ fn describe(operation: &Operation) -> Value {
     }
     if operation.is_open {
         described["security"] = json!([]);
+    } else {
+        described["x-tenure-scope"] = json!(operation.scope.name());
     }
     described
 }

@@ -3,7 +3,7 @@
 use crate::error::{ApiError, REQUEST_ID};
 use crate::keys::Caller;
 use crate::state::ServerState;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
@@ -12,6 +12,8 @@ use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tenure_api::error::Code;
+use tenure_api::openapi::OPERATIONS;
+use tenure_api::scope::Scope;
 
 /// Headers that only a proxy adds.
 const FORWARDED: [HeaderName; 3] =
@@ -56,6 +58,11 @@ pub(crate) async fn check_key(State(state): State<Arc<ServerState>>, mut request
     let Some(caller) = state.config.keys.find(key).cloned() else {
         return ApiError::new(Code::InvalidApiKey, "this key is not known here").into_response();
     };
+    if let Some(path) = request.extensions().get::<MatchedPath>()
+        && let Err(error) = check_scope(&caller, request.method(), path.as_str())
+    {
+        return error.into_response();
+    }
     request.extensions_mut().insert(caller);
     next.run(request).await
 }
@@ -66,6 +73,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
         let caller = parts.extensions.get::<Self>().cloned();
         caller.ok_or_else(|| ApiError::internal("a route without its key check").into_response())
+    }
+}
+
+/// Checks that a caller may use a route; the table of operations says what is needed. A route that
+/// the table forgot needs the most. Methods that the path does not take are refused later.
+fn check_scope(caller: &Caller, method: &Method, path: &str) -> Result<(), ApiError> {
+    let of_path = || OPERATIONS.iter().filter(|operation| operation.path == path);
+    let wanted = if *method == Method::HEAD { &Method::GET } else { method };
+    let found = of_path().find(|operation| operation.method.eq_ignore_ascii_case(wanted.as_str()));
+    match found {
+        Some(operation) => caller.needs(operation.scope, operation.id),
+        None if of_path().next().is_some() => Ok(()),
+        None => caller.needs(Scope::Person, path),
     }
 }
 

@@ -19,7 +19,7 @@ mod routes;
 mod serve;
 mod state;
 
-pub use keys::{Caller, Keys};
+pub use keys::{Caller, KeyLine, Keys};
 pub use router::router;
 pub use serve::{Limits, MAX_CONNECTIONS, STOP_WITHIN, serve, serve_within};
 pub use state::{Config, FolderOf, Ids, KnownModel, ModelCheck, ServerState, TimeIds};

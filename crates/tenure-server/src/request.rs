@@ -2,24 +2,30 @@
 
 use crate::error::{ApiError, Result};
 use crate::keys::{Caller, sha256};
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
 use tenure_api::error::Code;
 use tenure_api::fields::{Fields, Problem};
+use tenure_core::Timestamp;
 use tenure_core::{Json, MAX_JSON_DEPTH};
 use tenure_store::Idempotency;
+use tokio::time::Instant;
 
 /// Largest body of a request that is read whole.
 pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// Longest pause inside a body (case O-091).
-pub(crate) const BODY_PAUSE: Duration = Duration::from_secs(30);
+const BODY_PAUSE: Duration = Duration::from_secs(30);
+
+/// Least bytes in a second, over a whole body: a byte now and then does not keep a request open.
+const BODY_BYTES_PER_SECOND: u64 = 1024;
 
 /// Longest Idempotency-Key.
 const MAX_IDEMPOTENCY_KEY: usize = 255;
@@ -101,6 +107,42 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     }
 }
 
+/// Chunks of a body, which must keep coming (case O-091).
+pub(crate) struct Arriving {
+    stream: BodyDataStream,
+    /// Time that was spent on waiting for the client; our own work does not count.
+    waited: Duration,
+    received: u64,
+}
+
+impl Arriving {
+    /// Refuses bodies that are encoded: nothing here decodes them, so none can explode (hazard Z-42).
+    pub(crate) fn new(headers: &HeaderMap, body: Body) -> Result<Self> {
+        let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+        if headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
+            return Ok(Self { stream: body.into_data_stream(), waited: Duration::ZERO, received: 0 });
+        }
+        Err(ApiError::new(Code::InvalidHeader, "Content-Encoding: bodies are taken as they are, not compressed"))
+    }
+
+    /// The next chunk; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
+        let credit = BODY_PAUSE + Duration::from_secs(self.received / BODY_BYTES_PER_SECOND);
+        let began = Instant::now();
+        let chunk = tokio::time::timeout(BODY_PAUSE.min(credit.saturating_sub(self.waited)), self.stream.next()).await;
+        self.waited += began.elapsed();
+        match chunk {
+            Err(_) => Err(ApiError::new(Code::BodyTimeout, "the body did not arrive in time")),
+            Ok(None) => Ok(None),
+            Ok(Some(Err(error))) => Err(ApiError::new(Code::BodyTimeout, format!("the body broke off: {error}"))),
+            Ok(Some(Ok(chunk))) => {
+                self.received += chunk.len() as u64;
+                Ok(Some(chunk))
+            }
+        }
+    }
+}
+
 /// Reads a whole body; refuses one that is too large before it is read, if its length is said.
 pub(crate) async fn read_all(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes> {
     let too_large = || ApiError::new(Code::RequestTooLarge, format!("the body is larger than {max} bytes"));
@@ -108,18 +150,28 @@ pub(crate) async fn read_all(headers: &HeaderMap, body: Body, max: usize) -> Res
     if said.is_some_and(|said| said > max) {
         return Err(too_large());
     }
-    let (mut stream, mut bytes) = (body.into_data_stream(), BytesMut::new());
-    loop {
-        let chunk = tokio::time::timeout(BODY_PAUSE, stream.next()).await;
-        let chunk = chunk.map_err(|_| ApiError::new(Code::InvalidJson, "the body did not arrive in time"))?;
-        match chunk {
-            None => return Ok(bytes.freeze()),
-            Some(Err(error)) => {
-                return Err(ApiError::new(Code::InvalidJson, format!("the body broke off: {error}")));
-            }
-            Some(Ok(chunk)) if bytes.len() + chunk.len() > max => return Err(too_large()),
-            Some(Ok(chunk)) => bytes.extend_from_slice(&chunk),
+    let (mut chunks, mut bytes) = (Arriving::new(headers, body)?, BytesMut::new());
+    while let Some(chunk) = chunks.next().await? {
+        if bytes.len() + chunk.len() > max {
+            return Err(too_large());
         }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}
+
+/// Names in the path of a request. One that is no text belongs to nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let names = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        names
+            .map(|axum::extract::Path(names)| Self(names))
+            .map_err(|_| ApiError::new(Code::RouteNotFound, "the path is not UTF-8 where it names something"))
     }
 }
 
@@ -195,7 +247,7 @@ impl Query {
     }
 
     /// A time.
-    pub(crate) fn time(&self, name: &str) -> Result<Option<tenure_core::Timestamp>> {
+    pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>> {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
@@ -207,6 +259,54 @@ impl Query {
             )
         })
     }
+}
+
+/// A range of times, as `created_at[gt|gte|lt|lte]` gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Created {
+    after: Option<Timestamp>,
+    from: Option<Timestamp>,
+    before: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl Created {
+    /// The range that a request asks for.
+    pub(crate) fn read(query: &Query) -> Result<Self> {
+        Ok(Self {
+            after: query.time("created_at[gt]")?,
+            from: query.time("created_at[gte]")?,
+            before: query.time("created_at[lt]")?,
+            until: query.time("created_at[lte]")?,
+        })
+    }
+
+    /// Whether it leaves nothing out.
+    pub(crate) fn is_all(&self) -> bool {
+        [self.after, self.from, self.before, self.until].iter().all(Option::is_none)
+    }
+
+    /// Whether a time lies in it.
+    pub(crate) fn takes(&self, at: Timestamp) -> bool {
+        self.after.is_none_or(|after| at > after)
+            && self.from.is_none_or(|from| at >= from)
+            && self.before.is_none_or(|before| at < before)
+            && self.until.is_none_or(|until| at <= until)
+    }
+
+    /// The first time in it.
+    pub(crate) fn first(&self) -> Option<Timestamp> {
+        self.from.into_iter().chain(beyond(self.after)).max()
+    }
+
+    /// The first time after it.
+    pub(crate) fn end(&self) -> Option<Timestamp> {
+        self.before.into_iter().chain(beyond(self.until)).min()
+    }
+}
+
+fn beyond(at: Option<Timestamp>) -> Option<Timestamp> {
+    at.map(|at| Timestamp(at.0.saturating_add(1)))
 }
 
 fn decode(text: &str) -> Vec<u8> {

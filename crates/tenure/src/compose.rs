@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_api::scope::Scope;
 use tenure_core::TenantId;
 use tenure_core::redact::Masker;
 use tenure_engine::{Ended, EventMasker, Folders, Sandboxes, Worker};
@@ -105,8 +106,7 @@ async fn answers(address: SocketAddr) {
 pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Result<()> {
     let store = open_store(config)?;
     let models: Arc<dyn Models> = Arc::new(providers(config)?);
-    let hidden = vec![config.data.clone()];
-    let sandboxes = Arc::new(Sandboxes::new(drivers(), folders(config), hidden));
+    let sandboxes = Arc::new(Sandboxes::new(drivers(), folders(config), hidden(config)));
     let public_url = match &config.public_url {
         Some(url) => url.clone(),
         None => fs::read_to_string(config.server_file()).unwrap_or_else(|_| config.local_url(config.listen)),
@@ -134,6 +134,15 @@ pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Resu
         Ended::Stopped => Ok(()),
         Ended::Fenced => bail!("this worker could not reach its store in time and gave up its leases; start it again"),
     }
+}
+
+/// What no command may see: the data folder, and files of keys wherever they are (hazard Z-06).
+fn hidden(config: &Config) -> Vec<PathBuf> {
+    let keys = config.auth.keys_file.iter();
+    let of_providers = config.providers.values().filter_map(|provider| provider.api_key_file.as_ref());
+    // The real place: a link may lead into a tree that is shown.
+    let files = keys.chain(of_providers).flat_map(|file| [Some(file.clone()), fs::canonicalize(file).ok()]);
+    std::iter::once(config.data.clone()).chain(files.flatten()).collect()
 }
 
 /// All drivers; each session's environment names one.
@@ -171,24 +180,16 @@ impl ModelCheck for KnownModels {
     }
 }
 
-/// Who may call: the key file of the configuration, or the one key of this installation.
+/// Who may call: the one key of this installation, and those of the configured file.
 fn keys(config: &Config) -> Result<Keys> {
     let mut keys = Keys::new();
     let own = secret_file(&config.api_key_file(), "tk")?;
-    keys.add(&own, Caller { tenant: TenantId::default_tenant(), key_name: "local".to_owned() });
+    let caller =
+        Caller { tenant: TenantId::default_tenant(), key_name: "local".to_owned(), scope: Scope::Person };
+    keys.add(&own, caller);
     if let Some(file) = &config.auth.keys_file {
         let text = fs::read_to_string(file).with_context(|| format!("read auth.keys_file {}", file.display()))?;
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [tenant, name, key] = words[..] else {
-                bail!("{} line {}: a line is TENANT NAME KEY", file.display(), number + 1);
-            };
-            keys.add(key, Caller { tenant: TenantId(tenant.to_owned()), key_name: name.to_owned() });
-        }
+        keys.add_lines(&text).with_context(|| format!("read auth.keys_file {}", file.display()))?;
     }
     Ok(keys)
 }

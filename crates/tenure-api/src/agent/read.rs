@@ -58,7 +58,9 @@ impl AgentChange {
             ));
         }
         let described = |name: &str, max| -> Result<Option<Option<String>>, Problem> {
-            fields.change(name).map(|_| fields.text(name, max)).transpose()
+            // An empty text takes it away, as null does.
+            let text = |_| fields.text(name, max).map(|text| text.filter(|text| !text.is_empty()));
+            fields.change(name).map(text).transpose()
         };
         if let Some(run_loop) = fields.text("loop", 32)?
             && run_loop != "built_in"

@@ -20,7 +20,7 @@ const ABSENT_TOOLS: [&str; 2] = ["web_fetch", "web_search"];
 const TOOLSET: &str = "agent_toolset_20260401";
 
 /// Most tools of an agent.
-const MAX_TOOLS: usize = 128;
+const MAX_TOOLS: usize = 256;
 
 /// Longest name of a custom tool.
 const MAX_NAME: usize = 64;

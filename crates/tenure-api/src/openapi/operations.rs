@@ -1,6 +1,7 @@
 //! All operations of the API; a test of the server holds its routes against this table.
 
 use super::reference;
+use crate::scope::Scope;
 use serde_json::{Value, json};
 
 /// One method of one path.
@@ -24,6 +25,8 @@ pub struct Operation {
     pub reply: Reply,
     /// Whether it needs no key.
     pub is_open: bool,
+    /// What a key must be allowed to, if it needs one.
+    pub scope: Scope,
 }
 
 /// Shape of a reply.
@@ -58,7 +61,8 @@ const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 const TAR: &str = "application/x-tar";
 
-const LIST: &[&str] = &["limit", "page", "include_archived"];
+const LIST: &[&str] =
+    &["limit", "page", "include_archived", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]"];
 
 const fn operation(
     method: &'static str,
@@ -67,7 +71,12 @@ const fn operation(
     summary: &'static str,
     reply: Reply,
 ) -> Operation {
-    Operation { method, path, id, summary, query: &[], request: None, reply_type: JSON, reply, is_open: false }
+    // Whoever reads needs the least; writing is for clients unless the table says `person`.
+    let scope = match method.as_bytes() {
+        b"get" => Scope::Read,
+        _ => Scope::Client,
+    };
+    Operation { method, path, id, summary, query: &[], request: None, reply_type: JSON, reply, is_open: false, scope }
 }
 
 impl Operation {
@@ -88,6 +97,11 @@ impl Operation {
 
     const fn gives(mut self, kind: &'static str) -> Self {
         self.reply_type = kind;
+        self
+    }
+
+    const fn person(mut self) -> Self {
+        self.scope = Scope::Person;
         self
     }
 
@@ -234,7 +248,7 @@ pub const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/sessions/{session_id}/events",
         "sendEvents",
-        "Sends events, all or none; answered when they are durable.",
+        "Sends events, all or none; answered when they are durable. Confirmations of tools need the scope person.",
         Reply::Page("Event"),
     )
     .body("SendEvents"),
@@ -298,7 +312,7 @@ pub const OPERATIONS: &[Operation] = &[
         "Lists a folder of the workspace as it is now.",
         Reply::One("Folder"),
     )
-    .query(&["path"]),
+    .query(&["path", "limit", "after"]),
     operation(
         "get",
         "/v1/sessions/{session_id}/files/content",
@@ -316,7 +330,8 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::One("File"),
     )
     .query(&["path", "mode"])
-    .takes(BYTES),
+    .takes(BYTES)
+    .person(),
     operation(
         "get",
         "/v1/sessions/{session_id}/files/archive",
@@ -334,7 +349,8 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::One("Unpacked"),
     )
     .query(&["path"])
-    .takes(TAR),
+    .takes(TAR)
+    .person(),
     operation(
         "get",
         "/v1/sessions/{session_id}/outputs/{tool_use_id}",

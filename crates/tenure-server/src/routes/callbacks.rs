@@ -1,11 +1,11 @@
 //! Answers of outside jobs: no key, a token instead (hazard Z-36).
 
 use crate::error::{ApiError, Result};
-use crate::request::read_all;
+use crate::request::{Path, read_all};
 use crate::state::ServerState;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -5,15 +5,16 @@ use super::environment_id;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
 use crate::page;
-use crate::request::{JsonBody, Query};
+use crate::request::{JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use std::sync::Arc;
 use tenure_api::environment::{EnvironmentChange, WireEnvironment};
 use tenure_api::error::Code;
 use tenure_api::page::{Deleted, Page};
-use tenure_core::{Environment, EnvironmentId};
+use tenure_api::scope::Scope;
+use tenure_core::{DriverName, Environment, EnvironmentId, Network};
 use tenure_store::Kind;
 
 type Shared = State<Arc<ServerState>>;
@@ -23,6 +24,7 @@ pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody)
     let change = EnvironmentChange::read(&body.fields()?)?;
     let id = EnvironmentId::from_bits(state.new_bits());
     let environment = change.create(id, caller.tenant.clone(), state.store().now().await?)?;
+    check_isolation(&caller, None, &environment)?;
     let environment = state.store().put_environment(environment, body.idempotency(&caller)).await?;
     Ok(Json(WireEnvironment::of(&environment)))
 }
@@ -45,7 +47,9 @@ pub(crate) async fn update(
     if environment.archived_at.is_some() {
         return Err(archived(environment.id));
     }
+    let before = environment.clone();
     change.apply(&mut environment)?;
+    check_isolation(&caller, Some(&before), &environment)?;
     environment.updated_at = state.store().now().await?;
     let environment = state.store().put_environment(environment, body.idempotency(&caller)).await?;
     Ok(Json(WireEnvironment::of(&environment)))
@@ -88,6 +92,17 @@ pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> 
 /// An environment of the caller.
 pub(crate) async fn find(state: &ServerState, caller: &Caller, id: EnvironmentId) -> Result<Environment> {
     state.store().environment(&caller.tenant, id).await?.ok_or_else(|| missing(id))
+}
+
+/// A client may not weaken what holds its agents: that gives commands rights of the host
+/// (hazard Z-06).
+fn check_isolation(caller: &Caller, before: Option<&Environment>, after: &Environment) -> Result<()> {
+    let of = |environment: &Environment| (environment.driver, environment.network);
+    let is_default = of(after) == (DriverName::default(), Network::default());
+    if is_default || before.is_some_and(|before| of(before) == of(after)) {
+        return Ok(());
+    }
+    caller.needs(Scope::Person, "another driver than namespace, or the network of the host,")
 }
 
 pub(crate) fn archived(id: EnvironmentId) -> ApiError {

@@ -5,15 +5,16 @@ use crate::deliver;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
 use crate::page;
-use crate::request::{JsonBody, Query};
+use crate::request::{Created, JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use std::sync::Arc;
 use tenure_api::error::Code;
 use tenure_api::event::{WireEvent, read_events};
 use tenure_api::page::{Page, Rows};
-use tenure_core::{SessionId, Timestamp};
+use tenure_api::scope::Scope;
+use tenure_core::{InputBody, SessionId, Timestamp};
 use tenure_store::{EventQuery, Order, Receipt};
 
 type Shared = State<Arc<ServerState>>;
@@ -32,6 +33,10 @@ pub(crate) async fn send(
     let idempotency = body.idempotency(&caller);
     let body = body.masked(&*state.config.mask);
     let inputs = read_events(&body.fields()?, "events")?;
+    if inputs.iter().any(|input| matches!(input, InputBody::Confirmation { .. })) {
+        // The agent's own programs may hold a client's key; they must not approve for it (hazard Z-06).
+        caller.needs(Scope::Person, "user.tool_confirmation")?;
+    }
     let delivered = deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
     let show = |receipt: &Receipt| match receipt {
         Receipt::Queued(input) => WireEvent::queued(input),
@@ -100,21 +105,13 @@ async fn queued(state: &ServerState, id: SessionId, filter: &Filter) -> Result<V
 /// Which rows a request wants.
 struct Filter {
     types: Vec<String>,
-    after: Option<Timestamp>,
-    from: Option<Timestamp>,
-    before: Option<Timestamp>,
-    until: Option<Timestamp>,
+    created: Created,
 }
 
 impl Filter {
     fn read(query: &Query) -> Result<Self> {
-        Ok(Self {
-            types: query.all("types").into_iter().map(str::to_owned).collect(),
-            after: query.time("created_at[gt]")?,
-            from: query.time("created_at[gte]")?,
-            before: query.time("created_at[lt]")?,
-            until: query.time("created_at[lte]")?,
-        })
+        let types = query.all("types").into_iter().map(str::to_owned).collect();
+        Ok(Self { types, created: Created::read(query)? })
     }
 
     fn is_empty(&self) -> bool {
@@ -122,7 +119,7 @@ impl Filter {
     }
 
     fn takes_queued(&self) -> bool {
-        [self.after, self.from, self.before, self.until].iter().all(Option::is_none)
+        self.created.is_all()
     }
 
     fn takes_type(&self, kind: &str) -> bool {
@@ -130,10 +127,6 @@ impl Filter {
     }
 
     fn takes(&self, kind: &str, at: Timestamp) -> bool {
-        self.takes_type(kind)
-            && self.after.is_none_or(|after| at > after)
-            && self.from.is_none_or(|from| at >= from)
-            && self.before.is_none_or(|before| at < before)
-            && self.until.is_none_or(|until| at <= until)
+        self.takes_type(kind) && self.created.takes(at)
     }
 }

@@ -3,9 +3,10 @@
 use super::{find_session, session_id};
 use crate::error::Result;
 use crate::keys::Caller;
+use crate::request::Path;
 use crate::state::ServerState;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use std::sync::Arc;
 use tenure_api::explain::WireExplanation;
 use tenure_api::time;

@@ -11,11 +11,11 @@ pub(crate) use send::{check_destination, send_file};
 use super::{find_session, session_id};
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
-use crate::request::Query;
+use crate::request::{Arriving, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ pub(crate) async fn write(
         return Err(ApiError::new(Code::RequestTooLarge, format!("the file is larger than {MAX_FILE_BYTES} bytes")));
     }
     let folder = path.iter().rposition(|byte| *byte == b'/').map_or(Vec::new(), |end| path[..end].to_vec());
-    let (pump, mut reader) = pipe::from_body(body);
+    let (pump, mut reader) = pipe::from_body(Arriving::new(&headers, body)?);
     let written = work(&state, id, move |workspace| {
         workspace.write(&path, &mut reader, mode, MAX_FILE_BYTES)?;
         workspace.stat(&path)
@@ -137,11 +137,12 @@ pub(crate) async fn import(
     caller: Caller,
     Path(id): Path<String>,
     query: Query,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
-    let (pump, mut reader) = pipe::from_body(body);
+    let (pump, mut reader) = pipe::from_body(Arriving::new(&headers, body)?);
     let imported = work(&state, id, move |workspace| {
         let imported = workspace.import_tar(&path, &mut reader, ImportLimits::default());
         if imported.is_ok() {
@@ -151,8 +152,9 @@ pub(crate) async fn import(
         imported
     });
     let (pumped, imported) = tokio::join!(pump, imported);
-    let imported = imported.map_err(|error| error.instead(Code::InvalidField, Code::ArchiveRefused))?;
+    // What was wrong with the body explains what the reader of it met.
     pumped?;
+    let imported = imported.map_err(|error| error.instead(Code::InvalidField, Code::ArchiveRefused))?;
     Ok(Json(json!({"files": imported.entries, "bytes": imported.bytes, "skipped": imported.skipped})))
 }
 

@@ -5,15 +5,15 @@ use crate::deliver;
 use crate::error::{ApiError, Result};
 use crate::keys::{Caller, sha256};
 use crate::page;
-use crate::request::{JsonBody, Query};
+use crate::request::{Created, JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use std::sync::Arc;
 use tenure_api::error::Code;
 use tenure_api::page::{Deleted, Page};
 use tenure_api::session::{SessionCreate, SessionUpdate, WireSession};
-use tenure_core::{Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard, Timestamp};
+use tenure_core::{Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard};
 use tenure_store::{Idempotency, Kind, NewSession, Order, SessionQuery, SessionView};
 
 type Shared = State<Arc<ServerState>>;
@@ -73,7 +73,8 @@ pub(crate) async fn update(
     if !request.limits.is_empty() {
         inputs.push(InputBody::Limits(changed_limits(&state, &caller, &view, &request.limits).await?));
     }
-    if !inputs.is_empty() {
+    // Also without an input: the key of the request is remembered with the delivery.
+    if !inputs.is_empty() || idempotency.is_some() {
         deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
     }
     if !request.metadata.is_empty() {
@@ -180,16 +181,14 @@ fn session_query(caller: &Caller, query: &Query, after: Option<SessionId>, limit
             return Err(ApiError::new(Code::InvalidQuery, format!("order: expected asc or desc, found {other:?}")));
         }
     };
-    let beyond = |at: Option<Timestamp>| at.map(|at| Timestamp(at.0.saturating_add(1)));
-    let latest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).max();
-    let earliest = |a: Option<Timestamp>, b: Option<Timestamp>| a.into_iter().chain(b).min();
+    let created = Created::read(query)?;
     Ok(SessionQuery {
         tenant: caller.tenant.clone(),
         agent,
         phases,
         with_archived: query.flag("include_archived")?,
-        created_from: latest(query.time("created_at[gte]")?, beyond(query.time("created_at[gt]")?)),
-        created_before: earliest(query.time("created_at[lt]")?, beyond(query.time("created_at[lte]")?)),
+        created_from: created.first(),
+        created_before: created.end(),
         after,
         order,
         limit,

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_api::scope::Scope;
 use tenure_core::{SessionId, TenantId};
 use tenure_server::*;
 use tenure_store::Store;
@@ -109,8 +110,8 @@ impl House {
     pub(crate) fn over(store: Arc<dyn Store>, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut keys = Keys::new();
-        keys.add(KEY, Caller { tenant: TenantId("alice".into()), key_name: "first".into() });
-        keys.add(OTHER_KEY, Caller { tenant: TenantId("bob".into()), key_name: "second".into() });
+        keys.add(KEY, Caller { tenant: TenantId("alice".into()), key_name: "first".into(), scope: Scope::Person });
+        keys.add(OTHER_KEY, Caller { tenant: TenantId("bob".into()), key_name: "second".into(), scope: Scope::Person });
         let stop = CancellationToken::new();
         let (workspaces, outputs) = (folder.path().join("workspaces"), folder.path().join("outputs"));
         let mut config = Config {

@@ -1,15 +1,14 @@
 //! Between bodies, which are asynchronous, and files, which block: bounded channels.
 
-use crate::error::{ApiError, Result};
-use crate::request::BODY_PAUSE;
+use crate::error::Result;
+use crate::request::Arriving;
 use axum::body::Body;
 use bytes::{Buf, Bytes};
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use std::future::Future;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tenure_api::error::Code;
 use tokio::sync::mpsc;
 
 /// Chunks that wait between the two sides.
@@ -21,23 +20,23 @@ const CHUNK_BYTES: usize = 64 * 1024;
 type Chunk = io::Result<Bytes>;
 
 /// Reads a body in a thread that may block, while the returned future feeds it.
-pub(super) fn from_body(body: Body) -> (impl Future<Output = Result<()>>, BodyReader) {
+pub(super) fn from_body(mut body: Arriving) -> (impl Future<Output = Result<()>>, BodyReader) {
     let (feed, chunks) = mpsc::channel::<Chunk>(CHUNKS);
     let pump = async move {
-        let mut stream = body.into_data_stream();
         loop {
-            let error = match tokio::time::timeout(BODY_PAUSE, stream.next()).await {
+            match body.next().await {
                 Ok(None) => return Ok(()),
-                Ok(Some(Ok(chunk))) => match feed.send(Ok(chunk)).await {
-                    Ok(()) => continue,
-                    // The reader has ended; it says why.
-                    Err(_) => return Ok(()),
-                },
-                Ok(Some(Err(error))) => format!("the body broke off: {error}"),
-                Err(_) => "the body did not arrive in time".to_owned(),
-            };
-            let _ = feed.send(Err(io::Error::other(error.clone()))).await;
-            return Err(ApiError::new(Code::InvalidField, error));
+                Ok(Some(chunk)) => {
+                    // A reader that has ended says itself why.
+                    if feed.send(Ok(chunk)).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    let _ = feed.send(Err(io::Error::other("the body did not arrive as a whole"))).await;
+                    return Err(error);
+                }
+            }
         }
     };
     (pump, BodyReader { chunks, current: Bytes::new() })
