@@ -36,6 +36,49 @@ pub(crate) fn next<T: Display>(position: T) -> String {
     format!("{PREFIX}{position}")
 }
 
+/// What a list leaves out although the store cannot filter by it.
+pub(crate) struct Sieve<'a, R> {
+    /// Whether nothing is left out, so that no row more than the page is read.
+    pub(crate) is_open: bool,
+    /// Most rows that one page looks through; the next page goes on there.
+    pub(crate) max_scan: usize,
+    /// Whether a row is shown.
+    pub(crate) takes: &'a (dyn Fn(&R) -> bool + Sync),
+}
+
+/// A page of rows, read from `after` on until it is full; `read` gives rows after a position.
+pub(crate) async fn walk<R, P: Clone + Display, F: Future<Output = Result<Vec<R>>>>(
+    limit: usize,
+    mut after: Option<P>,
+    sieve: Sieve<'_, R>,
+    position: impl Fn(&R) -> P,
+    read: impl Fn(Option<P>, usize) -> F,
+) -> Result<Page<R>> {
+    let (mut data, mut scanned) = (Vec::new(), 0);
+    loop {
+        let wanted = if sieve.is_open { limit + 1 - data.len() } else { tenure_store::MAX_PAGE };
+        let wanted = wanted.min(tenure_store::MAX_PAGE);
+        let rows = read(after.clone(), wanted).await?;
+        let is_last = rows.len() < wanted;
+        for row in rows {
+            if data.len() == limit {
+                return Ok(Page { next_page: after.map(next), data });
+            }
+            after = Some(position(&row));
+            scanned += 1;
+            if (sieve.takes)(&row) {
+                data.push(row);
+            }
+        }
+        if is_last {
+            return Ok(Page { data, next_page: None });
+        }
+        if scanned >= sieve.max_scan {
+            return Ok(Page { next_page: after.map(next), data });
+        }
+    }
+}
+
 /// A page of rows that were read with one more than `limit`; `position` is that of the last row shown.
 pub(crate) fn page<R, W, P: Display>(
     mut rows: Vec<R>,

@@ -31,8 +31,12 @@ const POLL: Duration = Duration::from_secs(1);
 /// different ways, and what was said should be shown before it is history.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Rows that are read at a time; they are all that a slow reader holds.
+/// Most rows that are read at a time; they are all that a slow reader holds.
 const PAGE: usize = 64;
+
+/// Bytes of frames that one page aims at: small rows are read by the page, large ones one by one
+/// (case O-059).
+const PAGE_BYTES: usize = 256 * 1024;
 
 /// What a reader opted in to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +65,8 @@ pub(crate) struct Follow {
     /// Inputs that were shown while they waited.
     queued: BTreeSet<EventId>,
     out: VecDeque<Bytes>,
+    /// Rows that the next page may have.
+    page: usize,
     is_stale: bool,
     /// The end of the log was reached once: what comes now is news.
     is_live: bool,
@@ -121,6 +127,7 @@ impl Follow {
             queued: BTreeSet::new(),
             // Headers and first bytes go out at once, also through proxies.
             out: VecDeque::from([Bytes::from_static(b": tenure\n\n")]),
+            page: 1,
             is_stale: true,
             is_live: false,
             open_span: None,
@@ -238,7 +245,7 @@ impl Follow {
     async fn read_log(&mut self) {
         // Not beyond a preview that waits: it belongs between these rows and those after them.
         let before = self.held.as_ref().map_or(u64::MAX, |frame| frame.after_seq - self.seq);
-        let limit = usize::try_from(before).unwrap_or(PAGE).min(PAGE);
+        let limit = usize::try_from(before).unwrap_or(PAGE).min(self.page);
         let query = EventQuery {
             tenant: self.tenant.clone(),
             session: self.session,
@@ -248,9 +255,9 @@ impl Follow {
         };
         let rows = match self.state.store().events(query).await {
             Ok(rows) => rows,
-            Err(error) => return self.fail(&error),
+            Err(error) => return self.fail(&error).await,
         };
-        let (mut is_cut, mut begins_call) = (rows.len() == limit, false);
+        let (mut is_cut, mut begins_call, mut bytes) = (rows.len() == limit, false, 0);
         for row in &rows {
             if begins_call && self.is_live && self.previews.is_some() {
                 // The whole call was quicker than the last read: later rows have their grace too.
@@ -267,9 +274,12 @@ impl Follow {
                 Body::SpanEnd { .. } => self.open_span = None,
                 _ => {}
             }
-            self.out.push_back(frame(wire.type_name(), Some(&self.seq.to_string()), &to_json(&wire)));
+            let frame = frame(wire.type_name(), Some(&self.seq.to_string()), &to_json(&wire));
+            bytes += frame.len();
+            self.out.push_back(frame);
         }
         if !rows.is_empty() {
+            self.page = next_page(self.page, rows.len(), bytes);
             // Their end resets what was shown of an open message, also for a reader that came back.
             self.shown = None;
             self.resumes = None;
@@ -289,8 +299,8 @@ impl Follow {
     async fn read_head(&mut self) {
         let view = match self.state.store().session(&self.tenant, self.session).await {
             Ok(Some(view)) => view,
-            Ok(None) => return self.deleted(),
-            Err(error) => return self.fail(&error),
+            Ok(None) => return self.deleted().await,
+            Err(error) => return self.fail(&error).await,
         };
         if view.session.has_ended() {
             // All of it was sent, unless the last rows came after they were read.
@@ -304,7 +314,7 @@ impl Follow {
         }
         let inbox = match self.state.store().inbox(self.session).await {
             Ok(inbox) => inbox,
-            Err(error) => return self.fail(&error),
+            Err(error) => return self.fail(&error).await,
         };
         for (_, input) in inbox {
             if let Some(wire) = WireEvent::queued(&input)
@@ -315,19 +325,24 @@ impl Follow {
         }
     }
 
-    /// Says that the session is gone.
-    fn deleted(&mut self) {
-        let gone = serde_json::json!({"type": "session.deleted", "id": self.session.to_string(), "processed_at": null});
+    /// Says that the session is gone. No row says it: its log is gone too, so the event has the same
+    /// id for every reader, and the time of the telling.
+    async fn deleted(&mut self) {
+        let id = EventId::from_bits(self.session.bits());
+        let at = self.state.store().now().await.map(tenure_api::time::write).ok();
+        let gone = serde_json::json!({
+            "type": "session.deleted", "id": id.to_string(), "session_id": self.session.to_string(), "seq": null, "processed_at": at,
+        });
         self.out.push_back(frame("session.deleted", None, &gone.to_string()));
         self.has_ended = true;
     }
 
     /// A store that is busy is asked again; anything else ends the stream with an error that says so
     /// (case O-062).
-    fn fail(&mut self, error: &tenure_store::Error) {
+    async fn fail(&mut self, error: &tenure_store::Error) {
         match error.kind {
             Kind::Retry => {}
-            Kind::NotFound => self.deleted(),
+            Kind::NotFound => self.deleted().await,
             Kind::Fenced
             | Kind::Conflict
             | Kind::IdempotencyMismatch
@@ -437,6 +452,13 @@ impl Follow {
     }
 }
 
+/// How many rows to read after a page of so many rows and bytes.
+fn next_page(page: usize, rows: usize, bytes: usize) -> usize {
+    let fits = PAGE_BYTES * rows.max(1) / bytes.max(1);
+    // Slowly up, at once down.
+    fits.min(page * 2).clamp(1, PAGE)
+}
+
 fn to_json(event: &WireEvent) -> String {
     serde_json::to_string(event).expect("texts and numbers are always JSON")
 }
@@ -455,4 +477,21 @@ fn frame(event: &str, id: Option<&str>, data: &str) -> Bytes {
     text.push_str(data);
     text.push_str("\n\n");
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o_059_pages_grow_with_small_rows_and_shrink_with_large_ones() {
+        let mut page = 1;
+        for _ in 0..10 {
+            page = next_page(page, page, page * 300);
+        }
+        assert_eq!(page, PAGE);
+        assert_eq!(next_page(PAGE, PAGE, PAGE * 1024 * 1024), 1);
+        assert_eq!(next_page(1, 1, usize::MAX / 2), 1);
+        assert_eq!(next_page(4, 4, 4 * 32 * 1024), 8);
+    }
 }

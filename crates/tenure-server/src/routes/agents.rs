@@ -3,8 +3,8 @@
 use super::agent_id;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
-use crate::page;
-use crate::request::{JsonBody, Path, Query};
+use crate::page::{self, Sieve};
+use crate::request::{Created, JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
@@ -12,10 +12,13 @@ use std::sync::Arc;
 use tenure_api::agent::{AgentChange, WireAgent};
 use tenure_api::error::Code;
 use tenure_api::page::Page;
-use tenure_core::{Agent, AgentId};
+use tenure_core::{Agent, AgentId, TenantId};
 use tenure_store::{CatalogQuery, Kind};
 
 type Shared = State<Arc<ServerState>>;
+
+/// Most rows that one filtered page looks through.
+const MAX_SCAN: usize = 5_000;
 
 /// `POST /v1/agents`
 pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireAgent>> {
@@ -91,9 +94,10 @@ pub(crate) async fn archive(State(state): Shared, caller: Caller, Path(id): Path
 
 /// `GET /v1/agents`
 pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> Result<Json<Page<WireAgent>>> {
-    let (catalog, limit) = catalog(&caller, &query)?;
-    let rows = state.store().agents(catalog).await?;
-    Ok(Json(page::page(rows, limit, |agent| agent.id.bits(), WireAgent::of)))
+    let catalog = Catalog::read(&caller, &query)?;
+    let takes = |agent: &Agent| catalog.created.takes(agent.created_at);
+    let read = async |below, limit| Ok(state.store().agents(catalog.rows(below, limit)).await?);
+    catalog.page(&takes, |agent| agent.id.bits(), WireAgent::of, read).await.map(Json)
 }
 
 /// `GET /v1/agents/{agent_id}/versions`
@@ -105,23 +109,53 @@ pub(crate) async fn versions(
 ) -> Result<Json<Page<WireAgent>>> {
     let id = agent_id(&id)?;
     find(&state, &caller, id, None).await?;
-    let (catalog, limit) = catalog(&caller, &query)?;
-    let rows = state.store().agent_versions(&caller.tenant, id, catalog).await?;
-    Ok(Json(page::page(rows, limit, |agent| u128::from(agent.version), WireAgent::of)))
+    let catalog = Catalog::read(&caller, &query)?;
+    // Of a version it counts when it was made, not when the first one was.
+    let takes = |agent: &Agent| catalog.created.takes(agent.updated_at);
+    let read = async |below, limit| {
+        let rows = catalog.rows(below, limit);
+        Ok(state.store().agent_versions(&caller.tenant, id, rows).await?)
+    };
+    catalog.page(&takes, |agent| u128::from(agent.version), WireAgent::of, read).await.map(Json)
 }
 
-/// The query of a list of agents or environments; reads one row more than it shows.
-pub(crate) fn catalog(caller: &Caller, query: &Query) -> Result<(CatalogQuery, usize)> {
-    let limit = page::limit(query)?;
-    // A full page has one row less, so that the row after it can be read too.
-    let limit = limit.min(tenure_store::MAX_PAGE - 1);
-    let catalog = CatalogQuery {
-        tenant: caller.tenant.clone(),
-        with_archived: query.flag("include_archived")?,
-        below: page::cursor(query)?,
-        limit: limit + 1,
-    };
-    Ok((catalog, limit))
+/// What a list of agents or environments is asked for.
+pub(crate) struct Catalog {
+    tenant: TenantId,
+    with_archived: bool,
+    pub(crate) created: Created,
+    below: Option<u128>,
+    limit: usize,
+}
+
+impl Catalog {
+    pub(crate) fn read(caller: &Caller, query: &Query) -> Result<Self> {
+        Ok(Self {
+            tenant: caller.tenant.clone(),
+            with_archived: query.flag("include_archived")?,
+            created: Created::read(query)?,
+            below: page::cursor(query)?,
+            limit: page::limit(query)?,
+        })
+    }
+
+    /// Rows to read of the store.
+    pub(crate) fn rows(&self, below: Option<u128>, limit: usize) -> CatalogQuery {
+        CatalogQuery { tenant: self.tenant.clone(), with_archived: self.with_archived, below, limit }
+    }
+
+    /// The page that is shown.
+    pub(crate) async fn page<R, W, F: Future<Output = Result<Vec<R>>>>(
+        &self,
+        takes: &(dyn Fn(&R) -> bool + Sync),
+        position: impl Fn(&R) -> u128,
+        show: impl Fn(&R) -> W,
+        read: impl Fn(Option<u128>, usize) -> F,
+    ) -> Result<Page<W>> {
+        let sieve = Sieve { is_open: self.created.is_all(), max_scan: MAX_SCAN, takes };
+        let rows = page::walk(self.limit, self.below, sieve, position, read).await?;
+        Ok(Page { data: rows.data.iter().map(show).collect(), next_page: rows.next_page })
+    }
 }
 
 /// An agent of the caller.

@@ -1,10 +1,9 @@
 //! Environments.
 
-use super::agents::catalog;
+use super::agents::Catalog;
 use super::environment_id;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
-use crate::page;
 use crate::request::{JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
@@ -84,9 +83,10 @@ pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<
 
 /// `GET /v1/environments`
 pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> Result<Json<Page<WireEnvironment>>> {
-    let (catalog, limit) = catalog(&caller, &query)?;
-    let rows = state.store().environments(catalog).await?;
-    Ok(Json(page::page(rows, limit, |environment| environment.id.bits(), WireEnvironment::of)))
+    let catalog = Catalog::read(&caller, &query)?;
+    let takes = |environment: &Environment| catalog.created.takes(environment.created_at);
+    let read = async |below, limit| Ok(state.store().environments(catalog.rows(below, limit)).await?);
+    catalog.page(&takes, |environment| environment.id.bits(), WireEnvironment::of, read).await.map(Json)
 }
 
 /// An environment of the caller.

@@ -4,7 +4,7 @@ use super::{AgentsOf, agents, environments, find_session, session_id, show, show
 use crate::deliver;
 use crate::error::{ApiError, Result};
 use crate::keys::{Caller, sha256};
-use crate::page;
+use crate::page::{self, Sieve};
 use crate::request::{Created, JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
@@ -142,35 +142,16 @@ async fn by_tail(state: &ServerState, caller: &Caller, tail: &str) -> Result<Vec
 }
 
 async fn rows(state: &ServerState, caller: &Caller, query: &Query) -> Result<Page<SessionView>> {
-    let limit = page::limit(query)?;
     let filter = Filter::read(query)?;
-    let mut after = page::cursor::<SessionId>(query)?;
-    let (mut data, mut scanned) = (Vec::new(), 0);
-    loop {
-        let wanted = if filter.is_empty() { limit + 1 - data.len() } else { tenure_store::MAX_PAGE };
-        let wanted = wanted.min(tenure_store::MAX_PAGE);
-        let read = state.store().sessions(session_query(caller, query, after, wanted)?).await?;
-        let is_last = read.len() < wanted;
-        for view in read {
-            if data.len() == limit {
-                return Ok(Page { next_page: after.map(page::next), data });
-            }
-            after = Some(view.session.id);
-            scanned += 1;
-            if filter.takes(&view) {
-                data.push(view);
-            }
-        }
-        if is_last {
-            return Ok(Page { data, next_page: None });
-        }
-        if scanned >= MAX_SCAN {
-            return Ok(Page { next_page: after.map(page::next), data });
-        }
-    }
+    let wanted = session_query(caller, query)?;
+    let takes = |view: &SessionView| filter.takes(view);
+    let sieve = Sieve { is_open: filter.is_empty(), max_scan: MAX_SCAN, takes: &takes };
+    let read = async |after, limit| Ok(state.store().sessions(SessionQuery { after, limit, ..wanted.clone() }).await?);
+    page::walk(page::limit(query)?, page::cursor(query)?, sieve, |view| view.session.id, read).await
 }
 
-fn session_query(caller: &Caller, query: &Query, after: Option<SessionId>, limit: usize) -> Result<SessionQuery> {
+/// What a request asks for, from the first row on.
+fn session_query(caller: &Caller, query: &Query) -> Result<SessionQuery> {
     let agent = query.get("agent_id").map(super::agent_id).transpose()?;
     let phases =
         query.all("phase").into_iter().chain(query.all("phases")).map(phase).collect::<Result<Vec<Phase>>>()?;
@@ -189,9 +170,9 @@ fn session_query(caller: &Caller, query: &Query, after: Option<SessionId>, limit
         with_archived: query.flag("include_archived")?,
         created_from: created.first(),
         created_before: created.end(),
-        after,
+        after: None,
         order,
-        limit,
+        limit: 0,
     })
 }
 
