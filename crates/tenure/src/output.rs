@@ -63,6 +63,17 @@ pub(crate) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
+/// Columns of the terminal that shows stdout; nothing for a file or a pipe.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+    // A terminal that does not know its size says 0.
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 fn has_colour() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

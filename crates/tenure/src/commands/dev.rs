@@ -65,7 +65,7 @@ impl Dev {
             worker.await.map_err(anyhow::Error::from)?;
         }
         served?;
-        Ok(Exit::Ok)
+        Ok(if requests.at_once.is_cancelled() { Exit::Failed } else { Exit::Ok })
     }
 
     fn greet(&self, config: &Config, url: &str) {

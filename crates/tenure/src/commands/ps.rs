@@ -5,9 +5,12 @@ use crate::cli::Common;
 use crate::connection::{ask, id_of, tail};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Format, inert, table::Table, time};
+use crate::stop;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::Value;
+use std::time::Duration;
+use tenure_api::client::Client;
 
 /// Flags of `ps`.
 #[derive(Args, Debug)]
@@ -15,52 +18,83 @@ pub(crate) struct Ps {
     /// Most sessions that are listed.
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
     limit: usize,
-    /// Only sessions in this phase: queued, working, waiting, needs_you, backing_off, paused, idle, done, failed, cancelled.
-    #[arg(long, value_name = "PHASE")]
+    /// Only sessions in this phase.
+    #[arg(long, value_name = "PHASE", value_parser = PHASES)]
     phase: Option<String>,
+    /// Shows the list again every two seconds, until Ctrl-C.
+    #[arg(long, short, conflicts_with = "json")]
+    watch: bool,
     /// Archived ones too.
     #[arg(long, short = 'a')]
     all: bool,
 }
 
-/// Sessions that are looked through for a phase.
-const MOST_LOOKED_AT: usize = 1000;
+/// All phases, in the order of a session's life.
+const PHASES: [&str; 10] =
+    ["queued", "working", "waiting", "needs_you", "backing_off", "paused", "idle", "done", "failed", "cancelled"];
+
+/// How often the list is shown again.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+/// Moves to the first column of the first line; what stood there is overwritten.
+const HOME: &str = "\x1b[H";
+/// Clears from here to the end of the line, and from here to the end of the screen.
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_REST: &str = "\x1b[J";
 
 impl Ps {
     pub(crate) async fn run(self, common: &Common) -> Result<Exit, Failure> {
         let client = common.target().connect()?;
-        let query: &[(&str, &str)] = if self.all { &[("include_archived", "true")] } else { &[] };
-        let most = if self.phase.is_some() { MOST_LOOKED_AT } else { self.limit };
-        let listed = ask(client.list(&["v1", "sessions"], query, most)).await?;
-        let is_meant = |session: &&Value| self.phase.as_ref().is_none_or(|phase| text(session, "phase") == phase);
-        let sessions: Vec<&Value> = listed.data.iter().filter(is_meant).take(self.limit).collect();
-        if common.format() == Format::Json {
+        if !self.watch {
+            let (sessions, more) = self.list(&client).await?;
+            return self.show(&sessions, more, common.format());
+        }
+        if !output::is_terminal() {
+            return Err(Failure::new(Exit::Usage, "--watch needs a terminal").fix("tenure ps --json, again and again"));
+        }
+        let stop = stop::on_signals().map_err(anyhow::Error::from)?;
+        loop {
+            let (sessions, _) = self.list(&client).await?;
+            let lines = self.table(&sessions);
+            let shown: String = lines.iter().map(|line| format!("{line}{CLEAR_LINE}\n")).collect();
+            output::raw(format!("{HOME}{shown}{CLEAR_REST}").as_bytes())?;
+            tokio::select! {
+                () = tokio::time::sleep(WATCH_EVERY) => {}
+                () = stop.cancelled() => return Ok(Exit::Ok),
+            }
+        }
+    }
+
+    /// The sessions that are meant, and whether there are more.
+    async fn list(&self, client: &Client) -> Result<(Vec<Value>, bool), Failure> {
+        let mut query: Vec<(&str, &str)> = Vec::new();
+        query.extend(self.all.then_some(("include_archived", "true")));
+        query.extend(self.phase.as_deref().map(|phase| ("phases[]", phase)));
+        let listed = ask(client.list(&["v1", "sessions"], &query, self.limit)).await?;
+        Ok((listed.data, listed.more))
+    }
+
+    fn show(&self, sessions: &[Value], more: bool, format: Format) -> Result<Exit, Failure> {
+        if format == Format::Json {
             for session in sessions {
                 output::json(session)?;
             }
             return Ok(Exit::Ok);
         }
         if sessions.is_empty() {
-            output::say("No sessions.");
-            output::hint("tenure run \"…\" starts one; tenure demo shows the proof");
+            match &self.phase {
+                Some(phase) => output::say(&format!("No session is in the phase {phase}.")),
+                None => {
+                    output::say("No sessions.");
+                    output::hint("tenure run \"…\" starts one; tenure demo shows the proof");
+                }
+            }
             return Ok(Exit::Ok);
         }
-        let mut table = Table::new(&["SESSION", "STATE", "WHY", "AGE", "COST", "TITLE"]);
-        for session in &sessions {
-            let age = time::parse(text(session, "created_at")).map(|at| time::span(time::age(at))).unwrap_or_default();
-            table.row([
-                format!("…{}", tail(id_of(session))),
-                state(text(session, "phase")),
-                inert::brief(&why(session), 48),
-                age,
-                cost(session),
-                inert::brief(text(session, "title"), 40),
-            ]);
-        }
-        for line in table.lines() {
+        for line in self.table(sessions) {
             output::line(&line)?;
         }
-        if listed.more {
+        if more {
             output::say(&format!("The newest {}; more with -n.", sessions.len()));
         }
         if sessions.iter().any(|session| text(session, "phase") == "needs_you") {
@@ -68,7 +102,27 @@ impl Ps {
         }
         Ok(Exit::Ok)
     }
+
+    fn table(&self, sessions: &[Value]) -> Vec<String> {
+        let mut table = Table::new(&["SESSION", "STATE", "WHY", "AGE", "COST", "TITLE"]);
+        for session in sessions {
+            let age = time::parse(text(session, "created_at")).map(|at| time::span(time::age(at))).unwrap_or_default();
+            table.row([
+                format!("…{}", tail(id_of(session))),
+                state(text(session, "phase")),
+                inert::brief(&why(session), WHY_WIDTH),
+                age,
+                cost(session),
+                inert::brief(text(session, "title"), TITLE_WIDTH),
+            ]);
+        }
+        table.lines()
+    }
 }
+
+/// Most columns of the reason and of the title.
+const WHY_WIDTH: usize = 48;
+const TITLE_WIDTH: usize = 40;
 
 /// Shape and word of a phase.
 pub(crate) fn state(phase: &str) -> String {
@@ -110,8 +164,17 @@ fn why(session: &Value) -> String {
             format!("answer to {}", names.join(", "))
         }
         "backoff" | "upstream" | "condition" => format!("{}{next}", field("class").replace('_', " ")),
-        "budget" => format!("limit of {} reached", field("limit")),
+        "budget" => format!("limit of {} reached", limit(field("limit"))),
         kind => format!("{}{next}", kind.replace('_', " ")),
+    }
+}
+
+/// A limit of the API in words.
+fn limit(name: &str) -> &str {
+    match name {
+        "cost_usd" => "money",
+        "wall_seconds" => "time",
+        other => other,
     }
 }
 

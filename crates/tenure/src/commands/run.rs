@@ -72,7 +72,11 @@ impl Run {
             }
             return Ok(Exit::Ok);
         }
-        output::say(&format!("{id}   (Ctrl-C detaches, the session goes on)"));
+        match common.format() {
+            // Programs need the id before the events come.
+            Format::Json => output::json(&session(&client, &id).await?)?,
+            Format::Human => output::say(&format!("{id}   (Ctrl-C detaches, the session goes on)")),
+        }
         let stop = stop::on_signals().map_err(anyhow::Error::from)?;
         let limit = async {
             match self.timeout {
@@ -110,11 +114,29 @@ impl Run {
         if let Some(usd) = self.budget {
             body["limits"] = json!({ "cost_usd": usd });
         }
+        if self.key.is_some() {
+            // The key finds the session whatever the prompt is, so that a wrong one can be said to be wrong.
+            body["title"] = self.title.clone().into();
+        }
         let work = create(client, &["v1", "sessions"], &body, self.key.as_deref());
-        let created =
-            progress::watch("creating the session", work).await.map_err(|failure| failure.doing("start a session"))?;
+        let created = progress::watch("creating the session", work).await.map_err(|failure| {
+            match (failure.exit, &self.key) {
+                (Exit::Conflict, Some(key)) => {
+                    Failure::new(Exit::Conflict, format!("key {key:?} was used with other settings"))
+                        .why("agent, environment, title or budget differ from those of the first run")
+                        .fix("choose another --key, or repeat the first command as it was")
+                        .code("idempotency_key_reused")
+                }
+                _ => failure.doing("start a session"),
+            }
+        })?;
         let id = id_of(&created).to_owned();
-        let is_fresh = created.get("last_seq").and_then(Value::as_u64).unwrap_or(0) == 0;
+        // A repeat gets the first reply, which is old news: the session itself says how far it is.
+        let is_fresh = self.key.is_none() || {
+            let now = session(client, &id).await?;
+            let number = |name: &str| now.get(name).and_then(Value::as_u64).unwrap_or(0);
+            number("last_seq") == 0 && number("inbox_len") == 0
+        };
         if let (Some(dir), true) = (&self.dir, is_fresh) {
             super::cp::upload_folder(client, &id, dir, "").await?;
         }
@@ -131,6 +153,10 @@ impl Run {
             }
             _ => failure.doing(&format!("send the prompt to …{}", tail(&id))),
         })?;
+        if is_fresh && self.key.is_some() && self.title.is_none() {
+            let path = ["v1", "sessions", &id];
+            client.post(&path, &json!({ "title": title })).await?;
+        }
         Ok(id)
     }
 }

@@ -157,7 +157,7 @@ fn arguments(way: &Value, explanation: &Value, session: &Value) -> Vec<(Vec<Stri
 /// The flag of the limit that a sentence speaks of, and twice its value.
 fn twice_the_limit(sentence: &str, session: &Value) -> (&'static str, String) {
     let limit = |name: &str| session.pointer(&format!("/limits/{name}")).and_then(Value::as_f64).unwrap_or(0.0);
-    let twice = |value: f64| format!("{}", (value * 2.0).max(1.0));
+    let twice = |value: f64| (if value > 0.0 { value * 2.0 } else { 1.0 }).to_string();
     match sentence {
         _ if sentence.contains("wall_seconds") => ("--wall", format!("{}s", twice(limit("wall_seconds")))),
         _ if sentence.contains("steps") => ("--steps", twice(limit("steps"))),
@@ -250,7 +250,7 @@ mod tests {
             wait(WaitKind::Stuck),
         ];
         waits.extend(limits.into_iter().map(|which| wait(WaitKind::Budget { which })));
-        let mut check = |core: &tenure_core::Session| {
+        let check = |core: &tenure_core::Session| {
             let explanation = explain(core);
             let wire = tenure_api::explain::WireExplanation::of(core.id, &explanation);
             let wire = serde_json::to_value(&wire).unwrap();

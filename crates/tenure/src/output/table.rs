@@ -1,7 +1,7 @@
 //! Columns for people.
 
 use super::inert;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Space between columns.
 const GAP: usize = 2;
@@ -28,8 +28,16 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| inert::line(cell)).collect());
     }
 
-    /// The lines; the last column is not padded.
+    /// The lines; the last column is not padded, and on a terminal it gives way to its width.
     pub(crate) fn lines(&self) -> Vec<String> {
+        let lines = self.all_lines();
+        match super::terminal_width() {
+            Some(width) => lines.iter().map(|line| fitted(line, width)).collect(),
+            None => lines,
+        }
+    }
+
+    fn all_lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0)
@@ -48,6 +56,22 @@ impl Table {
     }
 }
 
+/// The line in so many columns: a line that wraps breaks the table.
+fn fitted(line: &str, width: usize) -> String {
+    if line.width() <= width {
+        return line.to_owned();
+    }
+    let mut used = 1;
+    let kept: String = line
+        .chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= width
+        })
+        .collect();
+    format!("{}…", kept.trim_end())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +81,14 @@ mod tests {
         let mut table = Table::new(&["A", "B"]);
         table.row(["大".to_owned(), "x".to_owned()]);
         table.row(["abc".to_owned(), "y\u{1b}[2J".to_owned()]);
-        assert_eq!(table.lines(), ["A    B", "大   x", "abc  y␛[2J"]);
+        assert_eq!(table.all_lines(), ["A    B", "大   x", "abc  y␛[2J"]);
+    }
+
+    #[test]
+    fn a_line_is_cut_at_the_width_of_the_terminal() {
+        assert_eq!(fitted("abcdef", 6), "abcdef");
+        assert_eq!(fitted("abcdefg", 6), "abcde…");
+        assert_eq!(fitted("ab大大大", 6), "ab大…");
+        assert_eq!(fitted("abc    d", 7), "abc…");
     }
 }

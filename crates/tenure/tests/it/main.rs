@@ -1,0 +1,28 @@
+//! The built binary, as people and programs use it.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod house;
+
+mod agents_and_environments;
+mod approvals;
+mod configuration;
+mod demo;
+mod exit_codes;
+mod files;
+mod inert;
+mod kill;
+mod pages;
+mod run;
+mod sessions;
+mod start_and_stop;
+
+/// A file of this folder that is not listed above would never run.
+#[test]
+fn every_file_of_this_folder_is_part_of_the_tests() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let Some(module) = name.strip_suffix(".rs").filter(|module| *module != "main") else { continue };
+        assert!(include_str!("main.rs").contains(&format!("\nmod {module};")), "{name} is not a module of main.rs");
+    }
+}
