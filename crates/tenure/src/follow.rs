@@ -25,12 +25,13 @@ pub(crate) fn summary(event: &Value) -> String {
             format!("{}  {}{asks}", brief(text(event, "name")), crate::commands::approvals::input(event, LINE_CHARS))
         }
         "agent.tool_result" => {
-            let outcome = match text(event, "outcome") {
+            let is_error = event.get("is_error").and_then(Value::as_bool) == Some(true);
+            let word = match text(event, "outcome") {
+                "" | "done" | "ok" | "finished" if is_error => "error: ",
                 "" | "done" | "ok" | "finished" => "",
-                other => other,
+                other => return brief(&format!("{other}: {}", content(event))),
             };
-            let failed = if event.get("is_error").and_then(Value::as_bool) == Some(true) { "error  " } else { "" };
-            brief(&format!("{failed}{outcome} {}", content(event)))
+            brief(&format!("{word}{}", content(event)))
         }
         "session.status_idle" => brief(event.get("stop_reason").map_or("", |reason| text(reason, "type"))),
         "session.status_terminated" => brief(&event.get("end").map(compact).unwrap_or_default()),

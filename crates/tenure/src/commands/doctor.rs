@@ -4,22 +4,33 @@ use crate::cli::Common;
 use crate::commands::version::server_version;
 use crate::compose;
 use crate::config::{self, Config};
+use crate::connection::local_address;
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format};
+use crate::output::{self, Format, time};
+use crate::port_holder;
 use clap::Args;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
+use tenure_api::client::Client;
 use tenure_sandbox::Launcher;
 use tokio::net::TcpListener;
 
 /// Below this much free space a disk is called nearly full, in bytes.
 const LITTLE_SPACE: u64 = 1024 * 1024 * 1024;
 
+/// How long the public address may take to answer.
+const PROBE_WITHIN: Duration = Duration::from_secs(3);
+
 /// Flags of `doctor`.
 #[derive(Args, Debug)]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    /// Each limit of every driver, not only of the one that is used.
+    #[arg(long, short)]
+    verbose: bool,
+}
 
 /// What came of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +60,10 @@ impl Doctor {
         let mut lines = vec![files(&config), folder(&config), space(&config.data), store(&config), key_file(&config)];
         lines.push(port(&config).await);
         lines.extend(providers(&config));
-        lines.push(public_url(&config));
+        lines.push(public_url(&config).await);
         lines.push(skew(common).await);
-        lines.extend(sandbox().await);
+        let shows_all = self.verbose || common.format() == Format::Json;
+        lines.extend(sandbox(shows_all).await);
         for line in &lines {
             print(line, common.format())?;
         }
@@ -121,12 +133,14 @@ fn store(config: &Config) -> Line {
         return Line::new("store", Verdict::Ok, format!("{file} is made at the first start"), "");
     }
     match compose::open_store(config) {
-        Ok(_) => Line::new(
-            "store",
-            Verdict::Ok,
-            format!("{file} opens; large payloads in {}", config.blobs.folder.display()),
-            "",
-        ),
+        Ok(_) => {
+            let size = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
+            let mut log = config.store.file.clone().into_os_string();
+            log.push("-wal");
+            let (store, log) = (time::size(size(&config.store.file)), time::size(size(Path::new(&log))));
+            let blobs = config.blobs.folder.display();
+            Line::new("store", Verdict::Ok, format!("{file} opens: {store}, log {log}; large payloads in {blobs}"), "")
+        }
         Err(error) => {
             Line::new("store", Verdict::Fail, format!("{error:#}"), "restore a backup, or choose another --data")
         }
@@ -147,13 +161,22 @@ fn key_file(config: &Config) -> Line {
 
 async fn port(config: &Config) -> Line {
     let address = config.listen;
-    if config.server_file().exists() {
-        return Line::new("port", Verdict::Ok, "a server of this data folder runs, or was killed".to_owned(), "");
-    }
     match TcpListener::bind(address).await {
         Ok(_) => Line::new("port", Verdict::Ok, format!("{address} is free"), ""),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let is_ours = local_address(config) == config.local_url(address);
+            match (is_ours, port_holder::of(address.port())) {
+                (true, _) => Line::new("port", Verdict::Ok, format!("{address} is the server of this data folder"), ""),
+                (false, holder) => {
+                    let holder = holder.unwrap_or_else(|| "a program of another user".to_owned());
+                    let fix = "choose another one with --listen";
+                    Line::new("port", Verdict::Warn, format!("{address} is in use by {holder}"), fix)
+                }
+            }
+        }
         Err(error) => {
-            Line::new("port", Verdict::Warn, format!("{address}: {error}"), "choose another one with --listen")
+            let why = format!("{address}: {error}");
+            Line::new("port", Verdict::Fail, why, "choose an address of this machine with --listen")
         }
     }
 }
@@ -182,18 +205,32 @@ fn providers(config: &Config) -> Vec<Line> {
     config.providers.iter().map(line).collect()
 }
 
-fn public_url(config: &Config) -> Line {
-    match &config.public_url {
-        Some(url) => Line::new("public_url", Verdict::Ok, format!("{url} (not called from here)"), ""),
-        None => {
-            let why = "not set: callback links lead to the listen address, which other machines may not reach";
-            Line::new(
-                "public_url",
-                Verdict::Warn,
-                why,
-                "set public_url in tenure.toml if outside jobs answer callbacks",
-            )
-        }
+/// Outside jobs answer callbacks at this address (hazard Z-50).
+async fn public_url(config: &Config) -> Line {
+    let Some(url) = &config.public_url else {
+        let why = "not set: callback links lead to the listen address, which other machines may not reach";
+        let fix = "set public_url in tenure.toml if outside jobs answer callbacks";
+        return Line::new("public_url", Verdict::Warn, why, fix);
+    };
+    match answers_as_tenure(url).await {
+        Ok(()) => Line::new("public_url", Verdict::Ok, format!("{url} answers, seen from here"), ""),
+        Err(why) => Line::new(
+            "public_url",
+            Verdict::Warn,
+            format!("{url}: {why}; callback links lead there"),
+            "start the server, and check the name, the proxy in front and the firewall",
+        ),
+    }
+}
+
+async fn answers_as_tenure(url: &str) -> Result<(), String> {
+    let client = Client::new(url, None).map_err(|error| error.to_string())?;
+    let asked = client.get(&["healthz"], &[]);
+    match tokio::time::timeout(PROBE_WITHIN, asked).await {
+        Ok(Ok(health)) if health.get("status").is_some() => Ok(()),
+        Ok(Ok(_)) => Err("something else answers".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", PROBE_WITHIN.as_secs())),
     }
 }
 
@@ -209,7 +246,8 @@ async fn skew(common: &Common) -> Line {
     }
 }
 
-async fn sandbox() -> Vec<Line> {
+/// What this machine offers to sandboxes, and which driver follows from it.
+async fn sandbox(shows_all: bool) -> Vec<Line> {
     let verdict = |verdict| match verdict {
         tenure_sandbox::Verdict::Ok => Verdict::Ok,
         tenure_sandbox::Verdict::Warn => Verdict::Warn,
@@ -220,11 +258,38 @@ async fn sandbox() -> Vec<Line> {
         .into_iter()
         .map(|found| Line { name: found.name, verdict: verdict(found.verdict), why: found.why, fix: found.fix })
         .collect();
-    for driver in compose::drivers() {
-        for weak in driver.guarantees().weak() {
-            let why = format!("{} {:?}: {}", weak.item.name(), weak.state, weak.why);
-            lines.push(Line::new(&format!("driver {}", driver.name()), Verdict::Warn, why, &weak.fix));
+    let strongest = match tenure_sandbox::strongest(Launcher::default()).await {
+        Ok(choice) => choice.driver.name(),
+        Err(_) => "process",
+    };
+    let drivers = compose::drivers();
+    let order: Vec<&str> = drivers.iter().map(|driver| driver.name()).collect();
+    let why = format!("{strongest}; by strength: {}", order.join(", "));
+    let ranking = if strongest == order[0] { Verdict::Ok } else { Verdict::Warn };
+    let fix = "environments must name this driver here, for example driver = \"landlock\"; see the lines above";
+    lines.push(Line::new("strongest driver", ranking, why, fix));
+    for driver in &drivers {
+        let name = format!("driver {}", driver.name());
+        let is_used = driver.name() == strongest;
+        let guarantees = driver.guarantees();
+        if is_used || shows_all {
+            for weak in guarantees.weak() {
+                let why = format!("{} {}: {}", weak.item.name(), state(weak.state), weak.why);
+                lines.push(Line::new(&name, if is_used { Verdict::Warn } else { Verdict::Ok }, why, &weak.fix));
+            }
+        } else {
+            let weak: Vec<&str> = guarantees.weak().map(|weak| weak.item.name()).collect();
+            let why = format!("weaker, not fully enforced: {}; tenure doctor --verbose", weak.join(", "));
+            lines.push(Line::new(&name, Verdict::Ok, why, ""));
         }
     }
     lines
+}
+
+fn state(state: tenure_sandbox::State) -> &'static str {
+    match state {
+        tenure_sandbox::State::Enforced => "enforced",
+        tenure_sandbox::State::Partial => "in part",
+        tenure_sandbox::State::Missing => "missing",
+    }
 }

@@ -68,6 +68,8 @@ pub(crate) struct House {
     folder: TempDir,
     server: Option<Process>,
     workers: Vec<Process>,
+    /// Where the server listened last.
+    address: String,
 }
 
 /// Settings of all houses: short times, so that takeovers do not take long.
@@ -90,7 +92,7 @@ impl House {
         let folder = tempfile::Builder::new().prefix("tenure-it-").tempdir().unwrap();
         fs::create_dir(folder.path().join("scenarios")).unwrap();
         fs::write(folder.path().join("tenure.toml"), CONFIG).unwrap();
-        Self { folder, server: None, workers: Vec::new() }
+        Self { folder, server: None, workers: Vec::new(), address: "127.0.0.1:0".to_owned() }
     }
 
     /// A house with `tenure dev`.
@@ -166,14 +168,15 @@ impl House {
         Process::start(self.command(arguments))
     }
 
-    /// Starts `dev` or `serve`, and waits for the line that says that it is ready.
+    /// Starts `dev` or `serve`, where it listened before if it did, and waits until it is ready.
     pub(crate) fn start_server(&mut self, arguments: &[&str]) {
-        let more = ["--listen", "127.0.0.1:0", "--json"];
+        let more = ["--listen", self.address.as_str(), "--json"];
         let all: Vec<&str> = arguments.iter().copied().chain(more).collect();
         let mut server = self.start(&all);
         let line = server.line().expect("the server ends only when it is asked to");
         let ready: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(ready["event"], "ready");
+        self.address = ready["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
         self.server = Some(server);
     }
 
@@ -193,6 +196,19 @@ impl House {
 
     pub(crate) fn kill_server(&mut self) {
         self.server.take().expect("a server was started").kill();
+    }
+
+    /// The worker that `dev` keeps alive.
+    pub(crate) fn worker_of_dev(&mut self) -> u32 {
+        let server = self.server().id();
+        let mut found = None;
+        until(|| {
+            let threads = fs::read_dir(format!("/proc/{server}/task")).unwrap().flatten();
+            let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+            found = children.collect::<String>().split_whitespace().next().and_then(|pid| pid.parse().ok());
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     pub(crate) fn kill_workers(&mut self) {
@@ -221,9 +237,14 @@ impl House {
         self.until(session, |event| event["type"] == "session.status_idle")
     }
 
+    /// A file in the workspace of a session.
+    pub(crate) fn in_workspace(&self, session: &str, name: &str) -> PathBuf {
+        self.path("data").join("workspaces").join(session).join(name)
+    }
+
     /// Waits until a command of a session has made a file, which says that it runs.
     pub(crate) fn until_file(&self, session: &str, name: &str) {
-        let path = self.path("data").join("workspaces").join(session).join(name);
+        let path = self.in_workspace(session, name);
         until(|| path.exists());
     }
 }
@@ -279,8 +300,7 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
+        send(signal, self.id());
     }
 
     /// SIGKILL.
@@ -311,6 +331,17 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
+}
+
+pub(crate) fn send(signal: rustix::process::Signal, pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Whether a process lives; one that nobody has waited for yet does not.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
 fn forward(out: ChildStdout, sender: &mpsc::Sender<String>) {

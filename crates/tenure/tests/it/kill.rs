@@ -1,1 +1,172 @@
-//! (being written)
+//! kill -9 in the middle of work, seen from the command line: nothing is lost, nothing comes twice.
+
+use crate::house::{House, Process, is_running, send, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+
+/// The first run of the command never ends; a second one does.
+const KILLED: &str = r#"
+[[turn]]
+do = [
+  { say = "I start." },
+  { call = "bash", input = { command = "echo ran >> runs; if [ -e started ]; then echo again; else touch started; sleep 600; fi" } },
+]
+[[turn]]
+do = [{ say = "The result was: {{result}}" }]
+"#;
+
+/// The command ends when somebody outside makes a file.
+const HELD: &str = r#"
+[[turn]]
+do = [
+  { say = "I wait for the file." },
+  { call = "bash", input = { command = "touch started; until [ -e go ]; do sleep 0.05; done; echo went" } },
+]
+[[turn]]
+do = [{ say = "It came: {{result}}", pieces = 5, delay_ms = 20 }]
+"#;
+
+fn agent(effect: &str) -> String {
+    format!(
+        "name = \"{effect}\"\nmodel = \"script/killed\"\ntools = [{{ type = \"agent_toolset_20260401\", configs = [{{ name = \"bash\", effect = \"{effect}\" }}] }}]\n"
+    )
+}
+
+fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// Kills the worker of `dev` under a command and returns the events of the whole turn.
+fn killed_under_a_command(effect: &str) -> (House, String, Vec<Value>) {
+    let mut house = House::dev().scenario("killed", KILLED);
+    house.write("agent.toml", agent(effect));
+    house.run(&["agents", "apply", "agent.toml"]).ok();
+    let session = house.run(&["run", "--detach", "--agent", effect, "go"]).ok().stdout.trim().to_owned();
+    house.until_file(&session, "started");
+    let worker = house.worker_of_dev();
+    send(Signal::KILL, worker);
+    let events = house.until_idle(&session);
+    assert!(!is_running(worker));
+    assert_ne!(house.worker_of_dev(), worker, "dev keeps a worker alive");
+    (house, session, events)
+}
+
+#[test]
+fn a_worker_of_dev_that_is_killed_under_an_idempotent_command_leaves_exactly_one_result() {
+    let (house, session, events) = killed_under_a_command("idempotent");
+    let (calls, results) = (of_type(&events, "agent.tool_use"), of_type(&events, "agent.tool_result"));
+    assert_eq!((calls.len(), results.len()), (1, 1), "{events:#?}");
+    assert_eq!(results[0]["tool_use_id"], calls[0]["id"]);
+    assert_eq!(of_type(&events, "agent.message").len(), 2, "no finished step ran twice: {events:#?}");
+    assert_eq!(of_type(&events, "environment.reset").len(), 1);
+    assert!(events.last().unwrap()["stop_reason"]["type"] == "end_turn");
+    let runs = fs::read_to_string(house.in_workspace(&session, "runs")).unwrap();
+    assert_eq!(runs, "ran\nran\n", "the killed command ran again");
+    let shown = house.run(&["logs", &session]).ok().stdout;
+    assert!(shown.contains("environment.reset") && shown.contains("The result was: again"), "{shown}");
+}
+
+#[test]
+fn o_025_crash_between_tool_call_and_tool_result() {
+    let (house, session, events) = killed_under_a_command("once");
+    let results = of_type(&events, "agent.tool_result");
+    assert_eq!((results.len(), &results[0]["outcome"]), (1, &"unknown".into()), "{events:#?}");
+    let runs = fs::read_to_string(house.in_workspace(&session, "runs")).unwrap();
+    assert_eq!(runs, "ran\n", "a call that must not happen twice is not repeated");
+    let said = of_type(&events, "agent.message")[1]["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("unknown"), "the model is told: {said}");
+    let shown = house.run(&["logs", &session, "--type", "tool_result"]).ok().stdout;
+    assert!(shown.contains("agent.tool_result             unknown: The outcome of this bash call"), "a person is told: {shown}");
+}
+
+/// All events of a follower until it ends; its lines are JSON.
+fn rest(follower: &mut Process, events: &mut Vec<Value>) {
+    while let Some(line) = follower.line() {
+        events.push(serde_json::from_str(&line).unwrap());
+    }
+}
+
+fn until_call(follower: &mut Process, events: &mut Vec<Value>) {
+    while let Some(line) = follower.line() {
+        events.push(serde_json::from_str(&line).unwrap());
+        if events.last().unwrap()["type"] == "agent.tool_use" {
+            return;
+        }
+    }
+    panic!("the call never came: {events:#?}");
+}
+
+#[track_caller]
+fn has_no_gap_and_no_repeat(events: &[Value]) {
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
+}
+
+#[test]
+fn followers_of_a_killed_server_pick_up_without_gap_or_repeat() {
+    let mut house = House::apart().scenario("held", HELD);
+    let mut run = house.start(&["run", "--json", "--model", "script/held", "go"]);
+    let session: Value = serde_json::from_str(&run.line().unwrap()).unwrap();
+    let session = session["id"].as_str().unwrap().to_owned();
+    let mut logs = house.start(&["logs", &session, "--follow", "--json"]);
+    let (mut run_events, mut log_events) = (Vec::new(), Vec::new());
+    until_call(&mut run, &mut run_events);
+    until_call(&mut logs, &mut log_events);
+    house.until_file(&session, "started");
+    house.kill_server();
+    // The worker goes on without a server: the result is committed while nobody can follow.
+    fs::write(house.in_workspace(&session, "go"), "").unwrap();
+    house.start_server(&["serve"]);
+    rest(&mut run, &mut run_events);
+    assert_eq!(run.code(), 0, "{run_events:#?}");
+    house.run(&["cancel", &session]).ok();
+    rest(&mut logs, &mut log_events);
+    assert_eq!(logs.code(), 0, "{log_events:#?}");
+    let stored = house.run(&["logs", &session, "--json"]).ok().json();
+    has_no_gap_and_no_repeat(&stored);
+    assert_eq!(log_events, stored, "a follower of the log sees what is stored");
+    run_events.retain(|event| event["seq"].is_u64());
+    has_no_gap_and_no_repeat(&run_events);
+    assert_eq!(run_events[..], stored[..run_events.len()], "a follower of the run sees what is stored");
+    let messages = of_type(&run_events, "agent.message");
+    assert_eq!(messages[1]["content"][0]["text"], "It came: went\n");
+}
+
+#[test]
+fn followers_pick_up_after_server_and_worker_were_killed_under_a_command() {
+    let mut house = House::apart().scenario("held", HELD);
+    let mut run = house.start(&["run", "--json", "--model", "script/held", "go"]);
+    let session: Value = serde_json::from_str(&run.line().unwrap()).unwrap();
+    let session = session["id"].as_str().unwrap().to_owned();
+    let mut events = Vec::new();
+    until_call(&mut run, &mut events);
+    house.until_file(&session, "started");
+    house.kill_server();
+    house.kill_workers();
+    house.start_server(&["serve"]);
+    house.start_worker();
+    rest(&mut run, &mut events);
+    assert_eq!(run.code(), 0, "{events:#?}");
+    events.retain(|event| event["seq"].is_u64());
+    has_no_gap_and_no_repeat(&events);
+    assert_eq!(events, house.run(&["logs", &session, "--json"]).ok().json());
+    let results = of_type(&events, "agent.tool_result");
+    assert_eq!((results.len(), &results[0]["outcome"]), (1, &"unknown".into()), "{events:#?}");
+}
+
+#[test]
+fn o_082_deploy_kills_the_turn() {
+    // SIGTERM in the middle of a tool: the step ends within the grace, the next worker goes on.
+    let mut house = House::dev().scenario("held", HELD);
+    let session = house.detached("script/held", "go");
+    house.until_file(&session, "started");
+    let worker = house.worker_of_dev();
+    send(Signal::TERM, worker);
+    fs::write(house.in_workspace(&session, "go"), "").unwrap();
+    until(|| !is_running(worker));
+    let events = house.until_idle(&session);
+    let results = of_type(&events, "agent.tool_result");
+    assert_eq!((results.len(), &results[0]["is_error"]), (1, &false.into()), "{events:#?}");
+    has_no_gap_and_no_repeat(&events);
+}

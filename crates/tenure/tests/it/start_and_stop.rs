@@ -1,6 +1,6 @@
 //! dev, serve and worker: when they are ready, who may start, and how they stop.
 
-use crate::house::House;
+use crate::house::{House, is_running, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -83,7 +83,7 @@ fn ctrl_c_stops_dev_and_its_worker_and_committed_work_is_kept() {
     let mut house = House::dev().scenario("long", LONG);
     let session = house.detached("script/long", "go");
     house.until_file(&session, "started");
-    let worker = worker_of(house.server().id());
+    let worker = house.worker_of_dev();
     house.server().signal(Signal::INT);
     assert_eq!(house.take_server().code(), 0);
     assert!(!is_running(worker), "the worker stops with dev");
@@ -102,22 +102,22 @@ fn a_second_ctrl_c_ends_dev_and_its_worker_at_once() {
     house.start_server(&["dev"]);
     let session = house.detached("script/long", "go");
     house.until_file(&session, "started");
-    let worker = worker_of(house.server().id());
+    let worker = house.worker_of_dev();
     let server = house.take_server();
     server.signal(Signal::INT);
     // The first one was taken when new connections are refused.
-    crate::house::until(|| house.run(&["ps"]).code == 9);
+    until(|| house.run(&["ps"]).code == 9);
     server.signal(Signal::INT);
     assert_eq!(server.code(), 1);
-    crate::house::until(|| !is_running(worker));
+    until(|| !is_running(worker));
 }
 
 #[test]
 fn a_worker_whose_dev_was_killed_stops_too() {
     let mut house = House::dev();
-    let worker = worker_of(house.server().id());
+    let worker = house.worker_of_dev();
     house.kill_server();
-    crate::house::until(|| !is_running(worker));
+    until(|| !is_running(worker));
 }
 
 #[test]
@@ -132,25 +132,3 @@ fn a_worker_without_a_server_advances_sessions_of_its_folder() {
     let error = house.run(&["worker", "--server", "http://127.0.0.1:1"]).fails(2);
     assert!(error.contains("fix:   tenure worker --data DIR"), "{error}");
 }
-
-/// The only child of a process.
-fn worker_of(parent: u32) -> u32 {
-    let mut found = 0;
-    crate::house::until(|| {
-        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        let threads = fs::read_dir(format!("/proc/{parent}/task")).unwrap().flatten();
-        let all: String = threads
-            .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-            .fold(children, |all, more| all + " " + &more);
-        found = all.split_whitespace().next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
-        found != 0
-    });
-    found
-}
-
-fn is_running(pid: u32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A process that nobody has waited for yet is a zombie.
-    state.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
-}
-
