@@ -2,7 +2,8 @@
 
 use crate::error::{ApiError, Result};
 use crate::keys::{Caller, sha256};
-use axum::body::{Body, BodyDataStream};
+use crate::serve::Limits;
+use axum::body::BodyDataStream;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -20,9 +21,6 @@ use tokio::time::Instant;
 
 /// Largest body of a request that is read whole.
 pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
-
-/// Longest pause inside a body (case O-091).
-const BODY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Least bytes in a second, over a whole body: a byte now and then does not keep a request open.
 const BODY_BYTES_PER_SECOND: u64 = 1024;
@@ -68,11 +66,10 @@ impl JsonBody {
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self> {
+    async fn from_request(request: Request, state: &S) -> Result<Self> {
         let route = format!("{} {}", request.method(), request.uri().path());
-        let (parts, body) = request.into_parts();
-        let key = idempotency_key(&parts.headers)?;
-        let bytes = read_all(&parts.headers, body, MAX_BODY_BYTES).await?;
+        let key = idempotency_key(request.headers())?;
+        let bytes = Arriving::from_request(request, state).await?.whole(MAX_BODY_BYTES).await?;
         let digest = sha256(&bytes);
         // A control such as pause needs no body.
         let text = if bytes.is_empty() { "{}".to_owned() } else { utf8(bytes)? };
@@ -107,29 +104,48 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     }
 }
 
-/// Chunks of a body, which must keep coming (case O-091).
+/// A body whose chunks must keep coming (case O-091).
 pub(crate) struct Arriving {
     stream: BodyDataStream,
+    /// Its length, if it is said.
+    said: Option<u64>,
+    pause: Duration,
     /// Time that was spent on waiting for the client; our own work does not count.
     waited: Duration,
     received: u64,
 }
 
-impl Arriving {
+impl<S: Send + Sync> FromRequest<S> for Arriving {
+    type Rejection = ApiError;
+
     /// Refuses bodies that are encoded: nothing here decodes them, so none can explode (hazard Z-42).
-    pub(crate) fn new(headers: &HeaderMap, body: Body) -> Result<Self> {
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let (parts, body) = request.into_parts();
         let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-        if headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
-            return Ok(Self { stream: body.into_data_stream(), waited: Duration::ZERO, received: 0 });
+        if !parts.headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
+            return Err(ApiError::new(
+                Code::InvalidHeader,
+                "Content-Encoding: bodies are taken as they are, not compressed",
+            ));
         }
-        Err(ApiError::new(Code::InvalidHeader, "Content-Encoding: bodies are taken as they are, not compressed"))
+        let said = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let pause = parts.extensions.get::<Limits>().copied().unwrap_or_default().bodies;
+        Ok(Self { stream: body.into_data_stream(), said, pause, waited: Duration::ZERO, received: 0 })
+    }
+}
+
+impl Arriving {
+    /// Refuses a body that is too large before it is read, if its length is said.
+    pub(crate) fn at_most(self, max: u64) -> Result<Self> {
+        if self.said.is_some_and(|said| said > max) { Err(too_large(max)) } else { Ok(self) }
     }
 
     /// The next chunk; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
-        let credit = BODY_PAUSE + Duration::from_secs(self.received / BODY_BYTES_PER_SECOND);
+        let credit = self.pause + Duration::from_secs(self.received / BODY_BYTES_PER_SECOND);
+        let within = self.pause.min(credit.saturating_sub(self.waited));
         let began = Instant::now();
-        let chunk = tokio::time::timeout(BODY_PAUSE.min(credit.saturating_sub(self.waited)), self.stream.next()).await;
+        let chunk = tokio::time::timeout(within, self.stream.next()).await;
         self.waited += began.elapsed();
         match chunk {
             Err(_) => Err(ApiError::new(Code::BodyTimeout, "the body did not arrive in time")),
@@ -141,23 +157,22 @@ impl Arriving {
             }
         }
     }
+
+    /// The whole body.
+    pub(crate) async fn whole(self, max: usize) -> Result<Bytes> {
+        let (mut body, mut bytes) = (self.at_most(max as u64)?, BytesMut::new());
+        while let Some(chunk) = body.next().await? {
+            if bytes.len() + chunk.len() > max {
+                return Err(too_large(max as u64));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes.freeze())
+    }
 }
 
-/// Reads a whole body; refuses one that is too large before it is read, if its length is said.
-pub(crate) async fn read_all(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes> {
-    let too_large = || ApiError::new(Code::RequestTooLarge, format!("the body is larger than {max} bytes"));
-    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if said.is_some_and(|said| said > max) {
-        return Err(too_large());
-    }
-    let (mut chunks, mut bytes) = (Arriving::new(headers, body)?, BytesMut::new());
-    while let Some(chunk) = chunks.next().await? {
-        if bytes.len() + chunk.len() > max {
-            return Err(too_large());
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.freeze())
+fn too_large(max: u64) -> ApiError {
+    ApiError::new(Code::RequestTooLarge, format!("the body is larger than {max} bytes"))
 }
 
 /// Names in the path of a request. One that is no text belongs to nothing.

@@ -4,7 +4,7 @@
 mod timed;
 
 use crate::state::ServerState;
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -26,11 +26,14 @@ pub struct Limits {
     pub headers: Duration,
     /// How long a client may read nothing of what is written to it.
     pub writes: Duration,
+    /// How long a body may stop arriving. A body that trickles ends early too.
+    pub bodies: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { headers: Duration::from_secs(30), writes: Duration::from_secs(30) }
+        let within = Duration::from_secs(30);
+        Self { headers: within, writes: within, bodies: within }
     }
 }
 
@@ -55,7 +58,7 @@ pub async fn serve(listener: TcpListener, state: Arc<ServerState>) -> io::Result
 pub async fn serve_within(listener: TcpListener, state: Arc<ServerState>, limits: Limits) -> io::Result<()> {
     listener.local_addr()?;
     let stop = state.config.stop.clone();
-    let router = crate::router(state);
+    let router = crate::router(state).layer(Extension(limits));
     let (graceful, free) = (GracefulShutdown::new(), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
     loop {
         let permit = tokio::select! {

@@ -1,10 +1,9 @@
 //! Answers of outside jobs: no key, a token instead (hazard Z-36).
 
 use crate::error::{ApiError, Result};
-use crate::request::{Path, read_all};
+use crate::request::{Arriving, Path};
 use crate::state::ServerState;
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
@@ -23,7 +22,7 @@ pub(crate) async fn answer(
     State(state): State<Arc<ServerState>>,
     Path(token): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    body: Arriving,
 ) -> Result<Json<Value>> {
     // All reasons look the same to a stranger.
     let unknown = || ApiError::new(Code::CallbackNotFound, "there is no such callback, or it has expired");
@@ -33,7 +32,7 @@ pub(crate) async fn answer(
             ApiError::new(Code::RateLimited, "too many requests for this callback").retry_after(wait.as_secs() + 1)
         );
     }
-    let bytes = read_all(&headers, body, MAX_CALLBACK_BYTES).await?;
+    let bytes = body.whole(MAX_CALLBACK_BYTES).await?;
     verify(&state, &headers, &bytes).await?;
     // Untrusted text for the model: known secrets are masked, nothing else is made of it.
     let text = (state.config.mask)(&String::from_utf8_lossy(&bytes));

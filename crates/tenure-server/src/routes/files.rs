@@ -14,9 +14,8 @@ use crate::keys::Caller;
 use crate::request::{Arriving, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -79,8 +78,7 @@ pub(crate) async fn write(
     caller: Caller,
     Path(id): Path<String>,
     query: Query,
-    headers: HeaderMap,
-    body: Body,
+    body: Arriving,
 ) -> Result<Json<WireFile>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
@@ -90,12 +88,9 @@ pub(crate) async fn write(
             ApiError::new(Code::InvalidQuery, format!("mode: expected octal permission bits as in 644, found {mode:?}"))
         })?,
     };
-    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if said.is_some_and(|said| said > MAX_FILE_BYTES) {
-        return Err(ApiError::new(Code::RequestTooLarge, format!("the file is larger than {MAX_FILE_BYTES} bytes")));
-    }
+    let body = body.at_most(MAX_FILE_BYTES)?;
     let folder = path.iter().rposition(|byte| *byte == b'/').map_or(Vec::new(), |end| path[..end].to_vec());
-    let (pump, mut reader) = pipe::from_body(Arriving::new(&headers, body)?);
+    let (pump, mut reader) = pipe::from_body(body);
     let written = work(&state, id, move |workspace| {
         workspace.write(&path, &mut reader, mode, MAX_FILE_BYTES)?;
         workspace.stat(&path)
@@ -137,12 +132,11 @@ pub(crate) async fn import(
     caller: Caller,
     Path(id): Path<String>,
     query: Query,
-    headers: HeaderMap,
-    body: Body,
+    body: Arriving,
 ) -> Result<Json<Value>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
-    let (pump, mut reader) = pipe::from_body(Arriving::new(&headers, body)?);
+    let (pump, mut reader) = pipe::from_body(body);
     let imported = work(&state, id, move |workspace| {
         let imported = workspace.import_tar(&path, &mut reader, ImportLimits::default());
         if imported.is_ok() {

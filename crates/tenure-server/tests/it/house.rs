@@ -22,6 +22,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const KEY: &str = "key-of-alice";
 pub(crate) const OTHER_KEY: &str = "key-of-bob";
+/// A key of Alice for programs.
+pub(crate) const CLIENT_KEY: &str = "key-of-a-program-of-alice";
+/// A key of Alice for those who look.
+pub(crate) const READ_KEY: &str = "key-of-a-board-of-alice";
 pub(crate) const INSTALLATION_KEY: [u8; 32] = [3; 32];
 pub(crate) const NODE_KEY: &str = "node-key";
 pub(crate) const SECRET: &str = "sk-secret-of-the-provider";
@@ -111,6 +115,9 @@ impl House {
         let folder = tempfile::tempdir().unwrap();
         let mut keys = Keys::new();
         keys.add(KEY, Caller { tenant: TenantId("alice".into()), key_name: "first".into(), scope: Scope::Person });
+        for (key, name, scope) in [(CLIENT_KEY, "program", Scope::Client), (READ_KEY, "board", Scope::Read)] {
+            keys.add(key, Caller { tenant: TenantId("alice".into()), key_name: name.into(), scope });
+        }
         keys.add(OTHER_KEY, Caller { tenant: TenantId("bob".into()), key_name: "second".into(), scope: Scope::Person });
         let stop = CancellationToken::new();
         let (workspaces, outputs) = (folder.path().join("workspaces"), folder.path().join("outputs"));

@@ -6,12 +6,14 @@ mod catalog;
 mod events;
 mod files;
 mod hand;
+mod hostile;
 mod house;
 mod listener;
 mod node;
 mod openapi;
 mod reading;
 mod safety;
+mod scopes;
 mod stream;
 
 #[test]

@@ -102,6 +102,10 @@ pub(crate) fn send_file(mut file: File, size: u64, tag: &str, name: &[u8], heade
 fn read_range(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let (first, last) = (first.trim(), last.trim());
+    // `parse` would also take a plus sign.
+    if !first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     if first.is_empty() {
         let count: u64 = last.parse().ok()?;
         let start = size.saturating_sub(count);
@@ -147,6 +151,7 @@ mod tests {
             ("bytes=-0", Some(Err(()))),
             ("bytes=3-2", None),
             ("bytes=a-b", None),
+            ("bytes=+1-2", None),
             ("lines=0-1", None),
             ("bytes=0-1,3-4", None),
         ] {
