@@ -18,13 +18,13 @@ pub(crate) struct OpenClaim<'a> {
 }
 
 impl Claims {
-    /// Begins a claim at `now`.
-    pub(crate) fn begin(&self, now: Timestamp) -> OpenClaim<'_> {
+    /// Begins a claim; the store has reached `seen` already, so that its leases are not older.
+    pub(crate) fn begin(&self, seen: Timestamp) -> OpenClaim<'_> {
         let mut open = self.open.lock().expect("nobody panics while holding it");
         open.0 += 1;
         let number = open.0;
-        open.1.insert(number, now);
-        *self.newest.lock().expect("nobody panics while holding it") = now;
+        open.1.insert(number, seen);
+        *self.newest.lock().expect("nobody panics while holding it") = seen;
         OpenClaim { claims: self, number }
     }
 
@@ -39,5 +39,23 @@ impl Claims {
 impl Drop for OpenClaim<'_> {
     fn drop(&mut self) {
         self.claims.open.lock().expect("nobody panics while holding it").1.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z_03_leases_of_a_claim_under_way_are_never_settled() {
+        let claims = Claims::default();
+        let first = claims.begin(Timestamp(10));
+        assert_eq!(claims.settled_before(), Timestamp(10), "leases of the first are from 10 on");
+        let second = claims.begin(Timestamp(20));
+        assert_eq!(claims.settled_before(), Timestamp(10));
+        drop(first);
+        assert_eq!(claims.settled_before(), Timestamp(20));
+        drop(second);
+        assert_eq!(claims.settled_before(), Timestamp(20), "nothing is known about what comes after");
     }
 }

@@ -61,9 +61,10 @@ impl Held {
         }
     }
 
-    /// Takes the lease of `session` away from its holder.
-    pub(crate) fn lose(&self, session: SessionId) {
-        if let Some(held) = self.get(session) {
+    /// Takes the lease of `session` with this epoch away from its holder. A newer one stays: the
+    /// session may have been let go and leased again while the question was on its way.
+    pub(crate) fn lose(&self, session: SessionId, epoch: u64) {
+        if let Some(held) = self.get(session).filter(|held| held.lease.epoch == epoch) {
             held.lost.cancel();
         }
     }
@@ -77,5 +78,30 @@ impl Held {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<HeldLease>>> {
         self.leases.lock().expect("nobody panics while holding it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{LeaseId, NodeId, TenantId};
+
+    #[test]
+    fn a_late_answer_about_an_older_lease_does_not_take_the_newer_one_away() {
+        let lease = |epoch| Lease {
+            tenant: TenantId::default_tenant(),
+            session: SessionId::from_bits(1),
+            epoch,
+            nonce: LeaseId::from_bits(1),
+            node: NodeId::from_bits(1),
+        };
+        let held = Held::default();
+        let old = held.add(lease(3));
+        let new = held.add(lease(4));
+        held.lose(SessionId::from_bits(1), 3);
+        assert!(!new.lost.is_cancelled());
+        held.remove(&old);
+        held.lose(SessionId::from_bits(1), 4);
+        assert!(new.lost.is_cancelled());
     }
 }

@@ -26,16 +26,15 @@ pub(crate) async fn heartbeat(services: Arc<Services>) {
     let mut trusted_from = Instant::now();
     loop {
         let sent = Instant::now();
-        let beat = Beat {
-            node: services.node,
-            held: services.held.epochs(),
-            claimed_before: services.claims.settled_before(),
-        };
+        let beat = beat(&services);
+        let held: BTreeMap<SessionId, u64> = beat.held.iter().copied().collect();
         let left = options.fence_after().saturating_sub(trusted_from.elapsed());
         match tokio::time::timeout(left, services.store.heartbeat(beat)).await {
             Ok(Ok(reply)) => {
                 trusted_from = sent;
-                reply.lost.into_iter().for_each(|session| services.held.lose(session));
+                for (session, epoch) in reply.lost.iter().filter_map(|lost| held.get_key_value(lost)) {
+                    services.held.lose(*session, *epoch);
+                }
                 reply.urgent.into_iter().for_each(|session| services.held.urgent(session));
             }
             Ok(Err(error)) if matches!(error.kind, Kind::Fenced | Kind::NotFound) => {
@@ -57,6 +56,13 @@ pub(crate) async fn heartbeat(services: Arc<Services>) {
     services.fenced.cancel();
     services.held.lose_all();
     services.sandboxes.end_all().await;
+}
+
+/// What a heartbeat says. The order matters: a lease that is not among the held ones although its
+/// claim counts as settled is given back, so what is settled is asked first.
+fn beat(services: &Services) -> Beat {
+    let claimed_before = services.claims.settled_before();
+    Beat { node: services.node, held: services.held.epochs(), claimed_before }
 }
 
 /// Passes hints and urgent inputs on to the holders of leases.

@@ -93,7 +93,7 @@ async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
             permits.push(permit);
         }
         let claim = Claim { node: services.node, id: ids::lease(), limit: permits.len() };
-        let guard = services.claims.begin(services.clock.now());
+        let guard = services.claims.begin(services.clock.seen());
         let leased = claim_again_if_lost(services, claim).await;
         let is_empty = leased.is_empty();
         for (leased, permit) in leased.into_iter().zip(permits) {
