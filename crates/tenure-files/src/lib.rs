@@ -7,9 +7,11 @@
 
 mod archive;
 mod error;
+mod pack;
 mod path;
 mod workspace;
 
 pub use archive::{ImportLimits, Imported};
 pub use error::{Error, Kind};
+pub use pack::{IGNORE_FILE, LeftOut, MAX_LEFT_OUT, PackLimits, Packed, Progress, pack};
 pub use workspace::{Entry, EntryKind, MAX_LIST, MAX_READ, OpenFile, Workspace};

@@ -64,6 +64,24 @@ pub struct OpenFile {
     pub tag: String,
 }
 
+/// How a file is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    pub(crate) mode: u32,
+    /// Seconds since 1970; now if there are none.
+    pub(crate) modified: Option<i64>,
+    pub(crate) sync: Sync,
+}
+
+/// When a file must be on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sync {
+    /// Before its name appears.
+    Now,
+    /// The caller waits for all files together.
+    Later,
+}
+
 impl Workspace {
     /// Opens the folder, making it if it does not exist.
     ///
@@ -164,6 +182,10 @@ impl Workspace {
     /// # Errors
     /// When the content is larger than `limit`, or the place is not inside the workspace.
     pub fn write(&self, path: &[u8], content: &mut dyn Read, mode: u32, limit: u64) -> Result<u64, Error> {
+        self.write_new(path, content, limit, New { mode, modified: None, sync: Sync::Now })
+    }
+
+    pub(crate) fn write_new(&self, path: &[u8], content: &mut dyn Read, limit: u64, new: New) -> Result<u64, Error> {
         let wrong = |error: &io::Error| Error::io("write", path, error);
         let parts = parts(path)?;
         let Some((name, folders)) = parts.split_last() else {
@@ -177,9 +199,15 @@ impl Workspace {
         let mut file = File::from(fd);
         let result = copy(content, &mut file, limit).and_then(|size| {
             self.own_like_root(&file);
-            let mode = Mode::from_raw_mode(mode & 0o777);
+            let mode = Mode::from_raw_mode(new.mode & 0o777);
             rustix::fs::fchmod(&file, mode).map_err(|error| wrong(&error.into()))?;
-            file.sync_all().map_err(|error| wrong(&error))?;
+            if let Some(seconds) = new.modified {
+                set_modified(&file, seconds).map_err(|error| wrong(&error.into()))?;
+            }
+            match new.sync {
+                Sync::Now => file.sync_all().map_err(|error| wrong(&error))?,
+                Sync::Later => {}
+            }
             rustix::fs::renameat(&folder, draft.as_slice(), &folder, *name).map_err(|error| wrong(&error.into()))?;
             Ok(size)
         });
@@ -190,6 +218,40 @@ impl Workspace {
             message: format!("write {}: {}", String::from_utf8_lossy(path), error.message),
             ..error
         })
+    }
+
+    /// Gives a second name to a regular file; a link is not followed.
+    pub(crate) fn hard_link(&self, source: &[u8], place: &[&[u8]]) -> Result<(), Error> {
+        let wrong = |error: rustix::io::Errno| Error::io("link", source, &error.into());
+        let (from, from_name) = self.parent(source)?;
+        let (Some(from_name), Some((name, folders))) = (from_name, place.split_last()) else {
+            return Err(Error::new(Kind::NotAFile, "the workspace itself is no file"));
+        };
+        let stat = rustix::fs::statat(&from, from_name.as_slice(), AtFlags::SYMLINK_NOFOLLOW).map_err(wrong)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Error::new(Kind::NotAFile, format!("{} is no regular file", String::from_utf8_lossy(source))));
+        }
+        let to = self.make_folders(folders)?;
+        let draft = draft_name();
+        rustix::fs::linkat(&from, from_name.as_slice(), &to, draft.as_slice(), AtFlags::empty()).map_err(wrong)?;
+        let renamed = rustix::fs::renameat(&to, draft.as_slice(), &to, *name).map_err(wrong);
+        // A rename onto another name of the same file does nothing, so the draft stays.
+        let _ = rustix::fs::unlinkat(&to, draft.as_slice(), AtFlags::empty());
+        renamed
+    }
+
+    /// Sets what an archive says of a folder.
+    pub(crate) fn set_folder(&self, place: &[Vec<u8>], mode: u32, modified: Option<i64>) -> Result<(), Error> {
+        let path = place.join(&b'/');
+        let folder = self.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode & 0o777))
+            .and_then(|()| modified.map_or(Ok(()), |seconds| set_modified(&folder, seconds)))
+            .map_err(|error| Error::io("set the mode of", &path, &error.into()))
+    }
+
+    /// Waits until everything written so far is on the disk.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        rustix::fs::syncfs(&self.root).map_err(|error| Error::io("write", b"the workspace", &error.into()))
     }
 
     /// Removes a file, a link or an empty folder.
@@ -315,6 +377,14 @@ impl Workspace {
         Ok(current)
     }
 
+    /// As [`Self::own_like_root`], for a symbolic link itself.
+    pub(crate) fn own_link_like_root(&self, folder: impl AsFd, name: &[u8]) {
+        if let Ok(stat) = rustix::fs::fstat(&self.root) {
+            let owner = (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
+            let _ = rustix::fs::chownat(folder, name, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW);
+        }
+    }
+
     /// Gives what the host made to the owner of the workspace, so that the agent can change it
     /// (case O-080). Without the right to do so both are the same user anyway.
     pub(crate) fn own_like_root(&self, file: impl AsFd) {
@@ -350,7 +420,13 @@ pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write, limit: u64) -> Resul
             Ok(0) => return Ok(total),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io("read", b"the content", &error)),
+            // A bound of ours that was passed keeps its kind.
+            Err(error) => {
+                return Err(match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+                    Some(inner) => Error::new(inner.kind, inner.message.clone()),
+                    None => Error::io("read", b"the content", &error),
+                });
+            }
         };
         total += read as u64;
         if total > limit {
@@ -385,6 +461,11 @@ fn described(name: Vec<u8>, stat: &Stat, target: Option<Vec<u8>>) -> Entry {
         modified_ns: modified(stat),
         target,
     }
+}
+
+fn set_modified(file: impl AsFd, seconds: i64) -> rustix::io::Result<()> {
+    let time = rustix::fs::Timespec { tv_sec: seconds, tv_nsec: 0 };
+    rustix::fs::futimens(file, &rustix::fs::Timestamps { last_access: time, last_modification: time })
 }
 
 fn modified(stat: &Stat) -> i128 {
