@@ -8,7 +8,7 @@ mod link;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::node::{PreviewFrame, PreviewKind};
-use tenure_core::{EventId, SessionId};
+use tenure_core::{EventId, NodeId, SessionId};
 use tenure_store::Store;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,8 @@ struct Slot {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PreviewHub {
     slots: Arc<Mutex<BTreeMap<SessionId, Slot>>>,
+    /// Nodes whose previews do not come, and why.
+    silent: Arc<Mutex<BTreeMap<NodeId, String>>>,
 }
 
 /// A reader of the open messages of one session.
@@ -136,6 +138,20 @@ impl PreviewHub {
             }
             slot.open.is_some() || slot.readers.receiver_count() > 0
         });
+    }
+
+    /// Why the previews of a node do not reach this server; `None` if they do.
+    pub(crate) fn silence(&self, node: NodeId) -> Option<String> {
+        self.silent.lock().expect("nobody panics while holding it").get(&node).cloned()
+    }
+
+    /// Notes whether the previews of a node come.
+    fn set_silence(&self, node: NodeId, why: Option<String>) {
+        let mut silent = self.silent.lock().expect("nobody panics while holding it");
+        match why {
+            Some(why) => drop(silent.insert(node, why)),
+            None => drop(silent.remove(&node)),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Slot>> {

@@ -7,10 +7,12 @@ use crate::request::Path;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
+use serde_json::json;
 use std::sync::Arc;
 use tenure_api::explain::WireExplanation;
+use tenure_api::limits::dollars;
 use tenure_api::time;
-use tenure_core::{Phase, Position, explain};
+use tenure_core::{Phase, Position, Session, Timestamp, WaitKind, Which, explain};
 use tenure_store::{Node, SessionView, State as Queue};
 
 /// `GET /v1/sessions/{session_id}/explain`
@@ -22,7 +24,33 @@ pub(crate) async fn get(
     let view = find_session(&state, &caller, session_id(&id)?).await?;
     let nodes =
         if matches!(view.state, Queue::Queued | Queue::Leased) { state.store().nodes().await? } else { Vec::new() };
-    Ok(Json(explain_view(&view, &nodes)))
+    let mut wire = explain_view(&view, &nodes);
+    if let Some(WaitKind::Budget { which }) = view.session.wait.as_ref().map(|wait| &wait.kind) {
+        raise_limit(&view.session, *which, state.store().now().await?, &mut wire);
+    }
+    if let Some(why) = view.node.filter(|_| view.state == Queue::Leased).and_then(|node| state.previews.silence(node)) {
+        wire.text.push_str(&format!(" Its previews do not come here: {why}; its events do."));
+    }
+    Ok(Json(wire))
+}
+
+/// Names a limit that would do, so that the request can be sent as it is: twice the one that is
+/// reached, or twice what was used beyond it.
+fn raise_limit(session: &Session, which: Which, now: Timestamp, wire: &mut WireExplanation) {
+    let (budget, limits) = (&session.budget, session.budget.limits);
+    let twice = |used: u64, limit: Option<u64>| limit.unwrap_or_default().max(used).max(1).saturating_mul(2);
+    let usage = budget.usage;
+    let tokens =
+        [usage.input, usage.output, usage.cache_read, usage.cache_write].into_iter().fold(0, u64::saturating_add);
+    let raised = match which {
+        Which::Steps => json!(twice(budget.steps, limits.steps)),
+        Which::Tokens => json!(twice(tokens, limits.tokens)),
+        Which::Wall => json!(twice(now.since(session.created_at), limits.wall).div_ceil(1_000)),
+        Which::Cost => json!(dollars(twice(budget.cost_usd_micros, limits.cost_usd_micros))),
+    };
+    for unblock in wire.unblock.iter_mut().filter(|unblock| unblock.path.ends_with("/budget")) {
+        unblock.body = json!({which.name(): raised});
+    }
 }
 
 /// The core's sentence about the head, with what only the store knows.

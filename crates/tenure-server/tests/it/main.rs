@@ -4,6 +4,7 @@
 mod callbacks;
 mod catalog;
 mod events;
+mod faulty;
 mod files;
 mod hand;
 mod hostile;
@@ -11,9 +12,11 @@ mod house;
 mod listener;
 mod node;
 mod openapi;
+mod outage;
 mod reading;
 mod safety;
 mod scopes;
+mod status;
 mod stream;
 
 #[test]

@@ -53,6 +53,7 @@ pub(super) async fn follow_nodes(hub: PreviewHub, store: Arc<dyn Store>, node_ke
                     if !is_live {
                         link.abort();
                         hub.forget(*number);
+                        hub.set_silence(*node, None);
                     }
                     is_live
                 });
@@ -61,6 +62,7 @@ pub(super) async fn follow_nodes(hub: PreviewHub, store: Arc<dyn Store>, node_ke
                         next += 1;
                         let link = Link {
                             hub: hub.clone(),
+                            node,
                             client: client.clone(),
                             address,
                             key: node_key.clone(),
@@ -95,6 +97,7 @@ async fn next_look(hints: &mut broadcast::Receiver<Hint>) {
 
 struct Link {
     hub: PreviewHub,
+    node: NodeId,
     client: reqwest::Client,
     address: String,
     key: String,
@@ -106,9 +109,13 @@ impl Link {
         let mut again = FIRST_AGAIN;
         loop {
             match self.read().await {
-                Ok(()) => again = FIRST_AGAIN,
+                Ok(()) => {
+                    again = FIRST_AGAIN;
+                    self.hub.set_silence(self.node, Some(format!("{} ended the connection", self.address)));
+                }
                 Err(error) => {
-                    tracing::debug!(address = self.address, %error, "read previews of a node")
+                    tracing::debug!(address = self.address, %error, "read previews of a node");
+                    self.hub.set_silence(self.node, Some(self.why(&*error)));
                 }
             }
             self.hub.forget(self.number);
@@ -122,6 +129,7 @@ impl Link {
     async fn read(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let url = format!("http://{}{PREVIEWS_PATH}", self.address);
         let response = self.client.get(url).header(NODE_KEY_HEADER, &self.key).send().await?.error_for_status()?;
+        self.hub.set_silence(self.node, None);
         let (mut chunks, mut rest) = (response.bytes_stream(), Vec::new());
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk?;
@@ -138,6 +146,19 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// An error in words for whoever waits for previews.
+    fn why(&self, error: &(dyn std::error::Error + 'static)) -> String {
+        let address = &self.address;
+        match error.downcast_ref::<reqwest::Error>() {
+            Some(error) if error.is_connect() => format!("{address} cannot be reached"),
+            Some(error) if error.status().is_some_and(|status| status.is_client_error()) => {
+                format!("{address} does not take the node key of this server")
+            }
+            Some(_) => format!("the connection to {address} broke"),
+            None => format!("{address} does not say previews that can be read"),
+        }
     }
 
     fn take(&self, line: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
