@@ -25,6 +25,9 @@ pub const MAX_IDENTICAL_CALLS: u32 = 5;
 /// The same unreadable call so often in a row stops the session visibly.
 pub const MAX_IDENTICAL_FAILURES: u32 = 3;
 
+/// So many holders in a row lost at the same step set the session aside (promise P13).
+pub const MAX_LOSSES: u32 = 3;
+
 /// A call without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -159,6 +162,21 @@ pub fn recover(session: &Session, policy: UnknownOutcome, now: Timestamp) -> Vec
         }
     }
     drafts
+}
+
+/// The events by which a session is set aside, because running it does harm; after [`recover`].
+///
+/// One that waits for something else already does none, and stays as it is.
+pub fn set_aside(session: &Session, reason: &str, now: Timestamp) -> Vec<Draft> {
+    if session.has_ended() || session.wait.is_some() {
+        return Vec::new();
+    }
+    let wait =
+        Wait { kind: WaitKind::SetAside { reason: reason.to_string() }, since: now, until: None, calls: Vec::new() };
+    alloc::vec![
+        Draft::new(Body::WaitStarted { wait }),
+        Draft::new(Body::StatusIdle { stop: crate::event::Stop::RetriesExhausted }),
+    ]
 }
 
 /// Closes the span of a model call whose holder is gone; its preview is dropped.

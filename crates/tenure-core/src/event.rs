@@ -29,6 +29,44 @@ pub struct Event {
     pub body: Body,
 }
 
+impl Body {
+    /// Whether the step that its session is at is done with it, or is another one from now on.
+    ///
+    /// What a worker records before an effect, and what a new holder records about a lost one, moves
+    /// nothing: a step that ends its worker each time would otherwise look as if it moved (promise P13).
+    pub fn is_progress(&self) -> bool {
+        match self {
+            Self::StatusRunning
+            | Self::SpanStart { .. }
+            | Self::ToolStarted { .. }
+            | Self::EnvironmentStarted { .. }
+            | Self::EnvironmentReset { .. }
+            | Self::Updated { .. } => false,
+            // Without a model: the holder was lost.
+            Self::SpanEnd { is_error, model, .. } => !*is_error || !model.is_empty(),
+            Self::AgentToolResult { outcome, .. } => *outcome != Outcome::Unknown,
+            Self::UserMessage { .. }
+            | Self::UserInterrupt
+            | Self::UserToolConfirmation { .. }
+            | Self::UserCustomToolResult { .. }
+            | Self::SystemMessage { .. }
+            | Self::AgentMessage { .. }
+            | Self::AgentThinking { .. }
+            | Self::AgentToolUse { .. }
+            | Self::AgentCustomToolUse { .. }
+            | Self::StatusIdle { .. }
+            | Self::StatusRescheduled
+            | Self::StatusTerminated { .. }
+            | Self::Error { .. }
+            | Self::WaitStarted { .. }
+            | Self::WaitResolved { .. }
+            | Self::CallbackCreated { .. }
+            | Self::CallbackReceived { .. }
+            | Self::BudgetUpdated { .. } => true,
+        }
+    }
+}
+
 /// An event before it has a position: the id is set only where a preview already showed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {

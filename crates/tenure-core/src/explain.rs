@@ -89,6 +89,10 @@ pub fn explain(session: &Session) -> Explanation {
             "The agent makes the same unreadable tool call again and again.".to_string(),
             alloc::vec![message(), post("try again", "resume", "{}")],
         ),
+        WaitKind::SetAside { reason } => (
+            alloc::format!("Set aside: {reason}. Everything is kept; it is not tried again by itself."),
+            alloc::vec![post("try again", "resume", "{}"), message()],
+        ),
     };
     explanation.text = text;
     explanation.unblock = unblock;

@@ -42,7 +42,8 @@ pub use answer::{Answer, AnswerBlock, AnswerStop, BlockKind, ToolFacts, answered
 pub use apply::{Invalid, apply};
 pub use budget::{Budget, Limits, Price, Which};
 pub use call::{
-    Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, finished, recover, wait_tool,
+    Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, MAX_LOSSES, finished, recover,
+    set_aside, wait_tool,
 };
 pub use environment::{DriverName, Environment, Network, SandboxLimits};
 pub use event::{Block, Body, Decision, Draft, End, Event, MediaKind, Origin, Outcome, Stop, Update};

@@ -212,9 +212,11 @@ impl Session {
             Some(wait) => match wait.kind {
                 WaitKind::Timer | WaitKind::Callback { .. } => Phase::Waiting,
                 WaitKind::Backoff { .. } | WaitKind::Condition { .. } => Phase::BackingOff,
-                WaitKind::Action | WaitKind::Upstream { .. } | WaitKind::Budget { .. } | WaitKind::Stuck => {
-                    Phase::NeedsYou
-                }
+                WaitKind::Action
+                | WaitKind::Upstream { .. }
+                | WaitKind::Budget { .. }
+                | WaitKind::Stuck
+                | WaitKind::SetAside { .. } => Phase::NeedsYou,
             },
             None if self.position == Position::Idle => Phase::Idle,
             None => Phase::Queued,

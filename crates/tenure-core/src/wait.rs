@@ -61,6 +61,11 @@ pub enum WaitKind {
     },
     /// The same call fails again and again.
     Stuck,
+    /// It cannot be advanced without harm, and is not tried again by itself.
+    SetAside {
+        /// Why, for people: a part of a sentence.
+        reason: String,
+    },
 }
 
 impl WaitKind {
@@ -75,6 +80,7 @@ impl WaitKind {
             Self::Upstream { .. } => "upstream",
             Self::Budget { .. } => "budget",
             Self::Stuck => "stuck",
+            Self::SetAside { .. } => "set_aside",
         }
     }
 
@@ -84,6 +90,7 @@ impl WaitKind {
             self,
             Self::Upstream { .. }
                 | Self::Stuck
+                | Self::SetAside { .. }
                 | Self::Timer
                 | Self::Callback { .. }
                 | Self::Backoff { .. }
@@ -93,7 +100,10 @@ impl WaitKind {
 
     /// Whether `resume` ends it.
     pub fn ends_with_resume(&self) -> bool {
-        matches!(self, Self::Backoff { .. } | Self::Condition { .. } | Self::Upstream { .. } | Self::Stuck)
+        matches!(
+            self,
+            Self::Backoff { .. } | Self::Condition { .. } | Self::Upstream { .. } | Self::Stuck | Self::SetAside { .. }
+        )
     }
 }
 

@@ -17,7 +17,10 @@ use crate::journal::Journal;
 use crate::services::Services;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::{Action, Agent, Body, Draft, End, Input, InputBody, Stop, cancelled, ended, intake, next, recover};
+use tenure_core::{
+    Action, Agent, Body, Draft, End, Input, InputBody, MAX_LOSSES, Stop, cancelled, ended, intake, next, recover,
+    set_aside,
+};
 use tenure_store::{Leased, Then};
 
 /// Most inputs that one commit consumes; the others wait for the next step boundary.
@@ -33,6 +36,8 @@ pub(crate) struct Advance {
     pub(crate) agent: Arc<Agent>,
     pub(crate) journal: Journal,
     pub(crate) context: Context,
+    /// Holders that were lost at the step that is due.
+    losses: u32,
     started: Instant,
 }
 
@@ -40,8 +45,9 @@ impl Advance {
     /// Prepares the work on a lease.
     pub(crate) fn new(services: Arc<Services>, held: Arc<HeldLease>, agent: Arc<Agent>, leased: Leased) -> Self {
         let context = services.contexts.take(&leased.session);
+        let losses = leased.claims.saturating_sub(1);
         let journal = Journal::new(services.clone(), leased.lease, leased.session, leased.inbox);
-        Self { services, held, agent, journal, context, started: Instant::now() }
+        Self { services, held, agent, journal, context, losses, started: Instant::now() }
     }
 
     /// Works until the session parks, yields, ends or is lost.
@@ -49,6 +55,9 @@ impl Advance {
         let unknown = self.agent.policies.unknown_outcome;
         let drafts = recover(self.journal.session(), unknown, self.services.clock.now());
         self.journal.push_all(drafts)?;
+        if self.losses >= MAX_LOSSES {
+            self.stop_losses().await?;
+        }
         loop {
             if self.held.lost.is_cancelled() {
                 return Err(Stopped::Lost);
@@ -72,6 +81,33 @@ impl Advance {
             if is_done || self.is_over_quantum().await && self.yield_lease().await? {
                 let session = self.journal.session().clone();
                 self.services.contexts.keep(&session, self.context);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sets aside a session whose step ended its worker again and again, unless an input makes it
+    /// another step (promise P13).
+    async fn stop_losses(&mut self) -> Result<(), Stopped> {
+        self.take_inputs().await?;
+        if !self.journal.has_progress() {
+            let losses = self.losses;
+            tracing::error!(session = %self.journal.session().id, losses, "step ends its worker again and again");
+            let reason = format!("its worker was lost {losses} times in a row during this step");
+            let drafts = set_aside(self.journal.session(), &reason, self.services.clock.now());
+            self.journal.push_all(drafts)?;
+        }
+        Ok(())
+    }
+
+    /// Parks a session whose log cannot go on, with a reason that people see; never guessed, never
+    /// tried for ever. What waits in the inbox is kept in the log.
+    pub(crate) async fn set_aside(mut self, reason: &str) -> Result<(), Stopped> {
+        loop {
+            self.take_inputs().await?;
+            let drafts = set_aside(self.journal.session(), reason, self.services.clock.now());
+            self.journal.push_all(drafts)?;
+            if !self.journal.commit(Then::Park).await? {
                 return Ok(());
             }
         }

@@ -88,6 +88,11 @@ impl Journal {
         !self.inbox.is_empty()
     }
 
+    /// Whether the next commit moves the session on.
+    pub(crate) fn has_progress(&self) -> bool {
+        self.pending.iter().any(|event| event.body.is_progress())
+    }
+
     /// Whether a commit would change anything.
     pub(crate) fn is_clean(&self) -> bool {
         self.pending.is_empty() && self.is_consumed_stored

@@ -7,6 +7,7 @@ use crate::services::Services;
 use crate::{ids, node, timers};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_core::Invalid;
 use tenure_core::failure::Class;
 use tenure_store::{Claim, Error, Hint, Kind, Leased};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -144,6 +145,10 @@ async fn hold(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased, per
     let session = leased.session.id;
     let result = advance(services.clone(), held.clone(), leased).await;
     services.previews.end(session);
+    let result = match result {
+        Err(Stopped::Invalid(invalid)) => set_aside(&services, &held, &invalid).await,
+        result => result,
+    };
     match result {
         Ok(()) => {}
         Err(Stopped::Lost) => {
@@ -163,6 +168,20 @@ async fn hold(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased, per
     }
     services.held.remove(&held);
     drop(permit);
+}
+
+/// Parks a session whose next event breaks a rule of its log: it would break it for ever.
+async fn set_aside(services: &Arc<Services>, held: &Arc<HeldLease>, invalid: &Invalid) -> Result<(), Stopped> {
+    let lease = held.lease.clone();
+    tracing::error!(session = %lease.session, %invalid, "an event cannot follow the log; the session is set aside");
+    // As the store has it: what was pending is what broke the rule.
+    let Some(view) = services.store.session(&lease.tenant, lease.session).await? else { return Err(Stopped::Lost) };
+    let inbox = services.store.inbox(lease.session).await?;
+    let agent = Arc::new(crate::services::no_agent(&view.session));
+    let now = services.clock.now();
+    let leased = Leased { lease, session: view.session, inbox, claims: 1, queued_at: view.state_since, now };
+    let reason = format!("{invalid}, which is a fault of this program; please report it");
+    Box::pin(Advance::new(services.clone(), held.clone(), agent, leased).set_aside(&reason)).await
 }
 
 async fn advance(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased) -> Result<(), Stopped> {

@@ -203,10 +203,11 @@ impl Store for Sqlite {
             let answers = commit::answers(event);
             NewEvent { id: event.id, seq: event.seq, at: event.at, step: event.step, answers, kept }
         };
+        let is_progress = events.iter().any(|event| event.body.is_progress());
         let events = events.iter().zip(kept).map(row).collect();
         let body = stored::encode_session(&session);
         let commit_id = rows::key(commit_id.bits());
-        let page = Page { lease, commit_id, events, body, session, consumed, then };
+        let page = Page { lease, commit_id, events, is_progress, body, session, consumed, then };
         let done = self.save(move |work| commit::commit(work, &page)).await?;
         Ok(Committed { is_held: done.is_held, inbox: self.inputs(done.inbox).await?, now: done.now })
     }

@@ -80,8 +80,8 @@ statements! {
                   WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1 AND last_seq = ?10 AND inbox_tail >= ?5 \
                   RETURNING inbox_tail, consumed";
     FENCE_STATE = "SELECT state, epoch, nonce, commit_id, last_seq, inbox_tail, consumed FROM heads WHERE id = ?1";
-    PARK = "UPDATE heads SET state = 2, nonce = NULL, node = NULL, phase = ?2, wake_at = ?3, state_since = ?4 WHERE id = ?1";
-    YIELD = queue!(", nonce = NULL, node = NULL WHERE id = ?2");
+    PARK = "UPDATE heads SET state = 2, nonce = NULL, node = NULL, claims = 0, phase = ?2, wake_at = ?3, state_since = ?4 WHERE id = ?1";
+    YIELD = queue!(", nonce = NULL, node = NULL, claims = max(claims - 1, 0) WHERE id = ?2");
     END = "UPDATE heads SET state = 3, nonce = NULL, node = NULL, phase = ?2, wake_at = NULL, state_since = ?3, consumed = inbox_tail, \
            archived_at = coalesce(archived_at, ?4) WHERE id = ?1";
     NEW_EVENT = "INSERT INTO events (session, seq, shard, tenant, id, at, step, answers, body, blob) \
@@ -89,7 +89,10 @@ statements! {
 
     NEXT_TENANT = "SELECT tenant FROM heads WHERE state = 0 AND tenant > ?1 ORDER BY tenant LIMIT 1";
     FIRST_TENANT = "SELECT tenant FROM heads WHERE state = 0 ORDER BY tenant LIMIT 1";
-    QUEUE_OF_TENANT = "SELECT id, queued_at FROM heads WHERE state = 0 AND tenant = ?1 ORDER BY queued_at, rowid LIMIT ?2";
+    /// Suspects come only where `?3` says so.
+    QUEUE_OF_TENANT = "SELECT id, claims FROM heads WHERE state = 0 AND tenant = ?1 AND (?3 OR claims < ?4) \
+                       ORDER BY queued_at, rowid LIMIT ?2";
+    HAS_SUSPECT = "SELECT 1 FROM heads WHERE state = 1 AND node = ?1 AND claims > ?2 LIMIT 1";
     LEASE = "UPDATE heads SET state = 1, epoch = epoch + 1, nonce = ?2, node = ?3, claim_id = ?4, leased_at = ?5, \
              claims = claims + 1, state_since = ?5 WHERE id = ?1 AND state = 0 \
              RETURNING id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body";
@@ -222,6 +225,7 @@ mod tests {
             NEXT_TENANT,
             FIRST_TENANT,
             QUEUE_OF_TENANT,
+            HAS_SUSPECT,
             LEASE,
             LEASES_OF_CLAIM,
             OWNED,

@@ -63,7 +63,8 @@ macro_rules! conformance {
                 z_54_a_full_inbox_refuses_messages_and_keeps_room_for_cancel, urgent_inputs_are_reported_until_they_are_consumed,
                 hints_tell_what_changed;
             claim: the_oldest_is_leased_first, a_leased_session_is_not_leased_again, z_03_a_lost_reply_is_asked_for_again,
-                z_04_a_dead_or_unknown_node_gets_no_lease, p_13_claims_are_counted_until_progress, p_16_tenants_take_turns,
+                z_04_a_dead_or_unknown_node_gets_no_lease, p_13_claims_are_counted_until_progress,
+                p_13_yielding_and_parking_are_not_counted, z_34_a_node_gets_one_suspect_at_a_time, p_16_tenants_take_turns,
                 a_claim_brings_head_and_inbox;
             commit: events_head_and_inbox_change_together, z_20_a_repeated_commit_does_nothing, a_gap_in_the_log_is_refused,
                 inputs_that_never_came_cannot_be_consumed, z_21_a_stale_commit_does_not_hurt_its_neighbours,

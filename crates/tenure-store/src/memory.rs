@@ -6,7 +6,7 @@
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
     EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_COMMIT_EVENTS, MAX_EVENT_BYTES, MAX_PAGE, NewNode,
-    NewSession, Node, Order, Receipt, SessionQuery, SessionView, State, Store,
+    NewSession, Node, Order, Receipt, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
@@ -282,8 +282,10 @@ impl Data {
         Ok((receipts, hints))
     }
 
-    /// Whom to lease: one session of each tenant after the other, oldest first.
-    fn choose(&mut self, limit: usize) -> Vec<SessionId> {
+    /// Whom to lease: one session of each tenant after the other, oldest first; of suspects one.
+    fn choose(&mut self, node: NodeId, limit: usize) -> Vec<SessionId> {
+        let is_held = |head: &Head| head.lease.is_some_and(|(owner, _)| owner == node) && head.claims > SUSPECT_AFTER;
+        let mut may_take_suspect = !self.heads.values().any(is_held);
         let mut queues: BTreeMap<TenantId, Vec<(u64, SessionId)>> = BTreeMap::new();
         for (id, head) in self.heads.iter().filter(|(_, head)| head.state == State::Queued) {
             queues.entry(head.session.tenant.clone()).or_default().push((head.place, *id));
@@ -299,11 +301,14 @@ impl Data {
         while chosen.len() < limit
             && let Some((tenant, mut queue)) = order.pop_front()
         {
-            if let Some((_, id)) = queue.pop_front() {
+            let Some((_, id)) = queue.pop_front() else { continue };
+            let is_suspect = self.heads.get(&id).is_some_and(|head| head.claims >= SUSPECT_AFTER);
+            if !is_suspect || may_take_suspect {
+                may_take_suspect &= !is_suspect;
                 chosen.push(id);
                 self.turn = Some(tenant.clone());
-                order.push_back((tenant, queue));
             }
+            order.push_back((tenant, queue));
         }
         chosen
     }
@@ -340,7 +345,7 @@ impl Data {
         }
         head.commit = Some(commit_id);
         head.updated_at = now;
-        if !events.is_empty() {
+        if events.iter().any(|event| event.body.is_progress()) {
             head.claims = 0;
         }
         head.log.extend(events);
@@ -361,11 +366,13 @@ impl Data {
             match then {
                 crate::Then::Park if head.inbox.is_empty() => {
                     head.state = State::Parked;
+                    head.claims = 0;
                     false
                 }
                 crate::Then::Keep | crate::Then::Park => true,
                 crate::Then::Yield => {
                     hints.push(Hint::Runnable);
+                    head.claims = head.claims.saturating_sub(1);
                     self.queue(id);
                     false
                 }
@@ -523,7 +530,7 @@ impl Store for Memory {
         given.sort_unstable();
         let mut ids: Vec<SessionId> = given.into_iter().map(|(_, id)| id).collect();
         if ids.is_empty() {
-            ids = data.choose(claim.limit.min(MAX_PAGE));
+            ids = data.choose(claim.node, claim.limit.min(MAX_PAGE));
             let now = data.now;
             for (place, id) in (1u128..).zip(&ids) {
                 let head = data.heads.get_mut(id).ok_or_else(|| missing(*id))?;
@@ -603,7 +610,13 @@ impl Store for Memory {
         let urgent = kept.into_iter().filter(|id| data.heads.get(id).is_some_and(Head::is_urgent)).collect();
         let is_settled = |id: &SessionId| data.heads.get(id).is_some_and(|head| head.leased_at < beat.claimed_before);
         let unheld: Vec<SessionId> = unheld.into_iter().filter(is_settled).collect();
-        unheld.iter().for_each(|id| data.take_back(*id));
+        for id in &unheld {
+            // The node lives: whatever went wrong, the sessions did not end it.
+            if let Some(head) = data.heads.get_mut(id) {
+                head.claims = head.claims.saturating_sub(1);
+            }
+            data.take_back(*id);
+        }
         drop(data);
         if !unheld.is_empty() {
             self.hint(Hint::Runnable);

@@ -15,6 +15,10 @@ pub const MAX_COMMIT_EVENTS: usize = 1_024;
 /// Most rows that one read returns.
 pub const MAX_PAGE: usize = 1_000;
 
+/// A session that lost so many holders in a row at the same step is a suspect: a node is given one
+/// at a time, so that the next loss says whose fault it is (hazard Z-34).
+pub const SUSPECT_AFTER: u32 = 2;
+
 /// Largest encoded event, in bytes; a larger one is refused with [`crate::Kind::Invalid`].
 pub const MAX_EVENT_BYTES: usize = 48 * 1024 * 1024;
 
@@ -34,7 +38,7 @@ pub trait Store: Send + Sync + 'static {
     /// Appends inputs to an inbox and makes the session runnable, all or nothing.
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, Error>;
 
-    /// Leases runnable sessions, oldest first. A repeated claim with the same id gives the same leases.
+    /// Leases runnable sessions, oldest first, at most one suspect to a node (see [`SUSPECT_AFTER`]). A repeated claim with the same id gives the same leases.
     async fn claim(&self, claim: Claim) -> Result<Vec<Leased>, Error>;
 
     /// The checkpoint: events, head, consumed inputs and status, under the lease's fence. A repeat
@@ -254,7 +258,8 @@ pub struct Leased {
     pub session: Session,
     /// What waits in the inbox, oldest first, at most [`MAX_PAGE`].
     pub inbox: Vec<(u64, Input)>,
-    /// Claims of this session since its last commit, this one included (promise P13).
+    /// Claims of this session since it last moved, this one included: those that ended in good order
+    /// are taken back, and a commit with an event that is progress starts anew (promise P13).
     pub claims: u32,
     /// When it became runnable.
     pub queued_at: Timestamp,

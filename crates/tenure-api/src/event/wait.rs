@@ -8,7 +8,7 @@ use tenure_core::{Wait, WaitKind};
 /// Why a session is parked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireWait {
-    /// One word: timer, action, callback, backoff, condition, upstream, budget, stuck.
+    /// One word: timer, action, callback, backoff, condition, upstream, budget, stuck, set_aside.
     pub kind: String,
     /// Since when.
     pub since: String,
@@ -32,6 +32,9 @@ pub struct WireWait {
     /// The limit that is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// Why it was set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl WireWait {
@@ -56,6 +59,7 @@ impl WireWait {
                 wire.model = Some(model.clone());
             }
             WaitKind::Upstream { class } => wire.class = Some(class_word(*class).into()),
+            WaitKind::SetAside { reason } => wire.reason = Some(reason.clone()),
             WaitKind::Budget { which } => wire.limit = Some(which.name().into()),
         }
         wire

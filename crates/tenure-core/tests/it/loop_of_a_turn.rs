@@ -451,3 +451,24 @@ fn p_03_a_call_that_must_not_happen_twice_is_never_started_twice_wherever_the_ho
         }
     }
 }
+
+#[test]
+fn p_13_a_session_that_was_set_aside_says_why_and_goes_on_when_somebody_says_so() {
+    for go_on in [InputBody::Resume, InputBody::Message { content: vec![Block::Text("again".into())] }] {
+        let mut run = Driven::new();
+        run.say("go");
+        run.begin();
+        let drafts = recover(&run.session, UnknownOutcome::TellModel, run.now);
+        assert!(!drafts.iter().any(|draft| draft.body.is_progress()), "a lost holder moves nothing: {drafts:?}");
+        run.record(drafts);
+        let drafts = set_aside(&run.session, "its worker was lost 3 times in a row during this step", run.now);
+        run.record(drafts);
+        assert_eq!(run.settle(), Action::Park);
+        assert_eq!((run.session.phase(), run.session.wakes_at()), (Phase::NeedsYou, None));
+        let why = explain(&run.session);
+        assert!(why.text.contains("lost 3 times in a row") && !why.unblock.is_empty(), "{why:?}");
+        assert_eq!(set_aside(&run.session, "again", run.now), [], "once is enough");
+        run.input(go_on);
+        assert!(matches!(run.settle(), Action::CallModel { attempt: 1, .. }), "nothing counts as a failure");
+    }
+}

@@ -45,6 +45,7 @@ fn waits() -> Vec<Wait> {
         WaitKind::Upstream { class: Class::Overflow },
         WaitKind::Budget { which: Which::Cost },
         WaitKind::Stuck,
+        WaitKind::SetAside { reason: "why".into() },
     ];
     let wait = |kind| Wait { kind, since: Timestamp(1), until: Some(Timestamp(2)), calls: vec![id(7)] };
     kinds

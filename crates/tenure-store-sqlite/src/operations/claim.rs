@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rusqlite::Row;
 use std::collections::VecDeque;
 use tenure_core::{LeaseId, SessionId, TenantId, Timestamp};
-use tenure_store::{Claim, Error, Hint, Kind, Lease, MAX_PAGE};
+use tenure_store::{Claim, Error, Hint, Kind, Lease, MAX_PAGE, SUSPECT_AFTER};
 
 /// A lease whose head and inbox are not decoded yet.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim, turn: &mut Turn) -> Resu
     let mut granted =
         rows::all(work.connection, sql::LEASES_OF_CLAIM, params, |row| Granted::of(row, claim, work.now))?;
     if granted.is_empty() {
-        for (place, id) in choose(work, claim.limit.min(MAX_PAGE), turn)?.into_iter().enumerate() {
+        for (place, id) in choose(work, claim, turn)?.into_iter().enumerate() {
             let nonce = key(nonce(claim.id, place).bits());
             let params = (key(id.bits()), nonce, key(claim.node.bits()), key(claim.id.bits()), work.now.0);
             granted.extend(rows::first(work.connection, sql::LEASE, params, |row| Granted::of(row, claim, work.now))?);
@@ -92,12 +92,17 @@ fn nonce(claim: LeaseId, place: usize) -> LeaseId {
     LeaseId::from_bits(u128::from_be_bytes(*bytes))
 }
 
-/// Whom to lease: one session of each tenant after the other, until there are enough.
-fn choose(work: &Work<'_>, limit: usize, turn: &mut Turn) -> Result<Vec<SessionId>, Error> {
-    let mut queues: VecDeque<(String, VecDeque<SessionId>)> = VecDeque::new();
+/// Whom to lease: one session of each tenant after the other, until there are enough; of suspects
+/// one for each node, so that no other is blamed for what it does (hazard Z-34).
+fn choose(work: &Work<'_>, claim: &Claim, turn: &mut Turn) -> Result<Vec<SessionId>, Error> {
+    let limit = claim.limit.min(MAX_PAGE);
+    let suspect = rows::first(work.connection, sql::HAS_SUSPECT, (key(claim.node.bits()), SUSPECT_AFTER), |_| Ok(()))?;
+    let mut may_take_suspect = suspect.is_none();
+    let mut queues: VecDeque<(String, VecDeque<(SessionId, u32)>)> = VecDeque::new();
     for tenant in tenants(work, limit, turn.as_deref())? {
-        let ids = rows::all(work.connection, sql::QUEUE_OF_TENANT, (&tenant, limit), |row| {
-            rows::bits(row, 0).map(SessionId::from_bits)
+        let params = (&tenant, limit, may_take_suspect, SUSPECT_AFTER);
+        let ids = rows::all(work.connection, sql::QUEUE_OF_TENANT, params, |row| {
+            Ok((SessionId::from_bits(rows::bits(row, 0)?), row.get::<_, u32>(1)?))
         })?;
         queues.push_back((tenant, ids.into()));
     }
@@ -105,11 +110,14 @@ fn choose(work: &Work<'_>, limit: usize, turn: &mut Turn) -> Result<Vec<SessionI
     while chosen.len() < limit
         && let Some((tenant, mut ids)) = queues.pop_front()
     {
-        if let Some(id) = ids.pop_front() {
+        let Some((id, claims)) = ids.pop_front() else { continue };
+        let is_suspect = claims >= SUSPECT_AFTER;
+        if !is_suspect || may_take_suspect {
+            may_take_suspect &= !is_suspect;
             chosen.push(id);
             *turn = Some(tenant.clone());
-            queues.push_back((tenant, ids));
         }
+        queues.push_back((tenant, ids));
     }
     Ok(chosen)
 }

@@ -15,6 +15,8 @@ pub(crate) struct Page {
     pub(crate) lease: Lease,
     pub(crate) commit_id: [u8; 16],
     pub(crate) events: Vec<NewEvent>,
+    /// Whether the claims are counted anew from here.
+    pub(crate) is_progress: bool,
     pub(crate) body: String,
     pub(crate) session: Session,
     pub(crate) consumed: u64,
@@ -81,7 +83,7 @@ pub(crate) fn commit(work: &mut Work<'_>, page: &Page) -> Result<Done, Error> {
         number(page.session.last_seq),
         number(page.consumed),
         page.commit_id,
-        !page.events.is_empty(),
+        page.is_progress,
         work.now.0,
         page.body,
         number(base),

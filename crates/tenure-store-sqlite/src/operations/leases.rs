@@ -20,7 +20,7 @@ pub(crate) fn release(work: &mut Work<'_>, lease: &Lease) -> Result<(), Error> {
 pub(crate) enum Strike {
     /// It may have been the session that ended its holder (promise P13).
     Counts,
-    /// The holder ended in good order.
+    /// The holder lives or ended in good order.
     IsForgiven,
 }
 

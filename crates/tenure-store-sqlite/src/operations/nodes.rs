@@ -47,7 +47,8 @@ pub(crate) fn heartbeat(work: &mut Work<'_>, beat: &Beat) -> Result<BeatReply, E
     let unheld =
         owned.iter().filter(|(session, owned)| !held.contains_key(session) && owned.leased_at < beat.claimed_before);
     let unheld: Vec<SessionId> = unheld.map(|(session, _)| *session).collect();
-    leases::take_back(work, &unheld, Strike::Counts)?;
+    // The node lives: whatever went wrong, the sessions did not end it.
+    leases::take_back(work, &unheld, Strike::IsForgiven)?;
     Ok(BeatReply { lost, urgent })
 }
 

@@ -2,9 +2,9 @@
 
 use super::Harness;
 use super::fixture::{Holder, claim, create, create_for, deliver, hold, lease_id, message, node, view};
-use crate::{Claim, Kind, State, Then};
+use crate::{Claim, Kind, SUSPECT_AFTER, State, Then};
 use std::collections::BTreeSet;
-use tenure_core::{NodeId, TenantId};
+use tenure_core::{Body, NodeId, TenantId, Usage};
 
 /// Nobody is passed over.
 pub async fn the_oldest_is_leased_first(harness: &dyn Harness) {
@@ -68,23 +68,73 @@ pub async fn z_04_a_dead_or_unknown_node_gets_no_lease(harness: &dyn Harness) {
     assert_eq!(view(&*store, id).await.state, State::Queued);
 }
 
-/// Claims without progress add up; a commit of events starts the count again.
+/// Lost holders add up until a step is over; what leads to an effect, and what is said about a lost
+/// one, is no progress.
 pub async fn p_13_claims_are_counted_until_progress(harness: &dyn Harness) {
     let store = harness.store();
-    let node = node(&*store).await;
     create(&*store, vec![message("go")]).await;
-    let mut count = 0;
-    for _ in 0..3 {
+    for expected in 1..=5 {
+        let node = node(&*store).await;
         let leased = claim(&*store, node, 1).await.remove(0);
-        count += 1;
-        assert_eq!(leased.claims, count);
+        assert_eq!(leased.claims, expected);
         let mut holder = Holder::new(leased);
-        holder.commit(&*store, Then::Yield).await.expect("the lease is held");
+        holder.push(Body::StatusRunning);
+        let span = holder.push(Body::SpanStart { model: "script/x".to_owned(), attempt: 1 });
+        holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+        let usage = Usage::default();
+        holder.push(Body::SpanEnd { span, model: String::new(), is_error: true, usage, cost_usd_micros: None });
+        holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+        store.sweep(&[(node, 0)]).await.expect("it can be swept");
     }
-    let mut holder = hold(&*store, node).await;
+    let first = node(&*store).await;
+    let mut holder = hold(&*store, first).await;
     holder.say("progress");
-    holder.commit(&*store, Then::Yield).await.expect("the lease is held");
-    assert_eq!(claim(&*store, node, 1).await[0].claims, 1);
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+    store.sweep(&[(first, 0)]).await.expect("it can be swept");
+    let second = node(&*store).await;
+    assert_eq!(claim(&*store, second, 1).await[0].claims, 1);
+}
+
+/// Whoever lets go by itself was not ended by the session.
+pub async fn p_13_yielding_and_parking_are_not_counted(harness: &dyn Harness) {
+    let store = harness.store();
+    let node = node(&*store).await;
+    let id = create(&*store, vec![message("go")]).await;
+    for then in [Then::Yield, Then::Yield, Then::Park, Then::Yield] {
+        let leased = claim(&*store, node, 1).await.remove(0);
+        assert_eq!(leased.claims, 1, "{then:?}");
+        let mut holder = Holder::new(leased);
+        holder.take_all();
+        holder.commit(&*store, then).await.expect("the lease is held");
+        if then == Then::Park {
+            deliver(&*store, id, message("more")).await.expect("it is taken");
+        }
+    }
+}
+
+/// The third try at the same step is made without another suspect beside it.
+pub async fn z_34_a_node_gets_one_suspect_at_a_time(harness: &dyn Harness) {
+    let store = harness.store();
+    for _ in 0..3 {
+        create(&*store, vec![message("go")]).await;
+    }
+    for _ in 0..SUSPECT_AFTER {
+        let dead = node(&*store).await;
+        assert_eq!(claim(&*store, dead, 10).await.len(), 3, "no suspects yet");
+        store.sweep(&[(dead, 0)]).await.expect("it can be swept");
+    }
+    let fresh = create(&*store, vec![message("go")]).await;
+    let [first, second] = [node(&*store).await, node(&*store).await];
+    let mut batch = claim(&*store, first, 10).await;
+    assert_eq!(batch.len(), 2, "one suspect and the innocent");
+    assert!(batch.iter().any(|leased| leased.session.id == fresh));
+    assert!(claim(&*store, first, 10).await.is_empty(), "it holds a suspect");
+    assert_eq!(claim(&*store, second, 10).await.len(), 1, "another node does not");
+    let suspect = batch.iter().position(|leased| leased.claims > SUSPECT_AFTER).expect("there is one");
+    let mut holder = Holder::new(batch.remove(suspect));
+    holder.say("it was innocent");
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+    assert_eq!(claim(&*store, first, 10).await.len(), 1, "it is none any more");
 }
 
 /// A tenant with a long queue does not starve one with a short one.

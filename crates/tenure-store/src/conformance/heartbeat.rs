@@ -40,6 +40,8 @@ pub async fn z_03_leases_that_nobody_holds_are_queued_again(harness: &dyn Harnes
     let seen = view(&*store, id).await;
     assert_eq!(seen.state, State::Queued);
     assert!(seen.epoch > leased.lease.epoch);
+    let again = claim(&*store, node, 1).await;
+    assert_eq!(again[0].claims, 1, "the node lives: the session did not end it");
     let mut late = Holder::new(leased);
     late.say("too late");
     assert_eq!(late.commit(&*store, crate::Then::Keep).await.expect_err("it is gone").kind, Kind::Fenced);

@@ -135,6 +135,7 @@ enum WaitKindForm {
     Upstream { c: String },
     Budget { w: String },
     Stuck,
+    SetAside { r: String },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -160,6 +161,7 @@ impl Form<Wait> for WaitForm {
             WaitKind::Upstream { class } => WaitKindForm::Upstream { c: class.word().to_string() },
             WaitKind::Budget { which } => WaitKindForm::Budget { w: which.word().to_string() },
             WaitKind::Stuck => WaitKindForm::Stuck,
+            WaitKind::SetAside { reason } => WaitKindForm::SetAside { r: reason.clone() },
         };
         let i = value.calls.iter().map(ToString::to_string).collect();
         Self { w, s: value.since.0, u: value.until.map(|until| until.0), i }
@@ -175,6 +177,7 @@ impl Form<Wait> for WaitForm {
             WaitKindForm::Upstream { c } => WaitKind::Upstream { class: Word::of_word(&c)? },
             WaitKindForm::Budget { w } => WaitKind::Budget { which: Word::of_word(&w)? },
             WaitKindForm::Stuck => WaitKind::Stuck,
+            WaitKindForm::SetAside { r } => WaitKind::SetAside { reason: r },
         };
         let calls = self.i.iter().map(|id| event_id(id)).collect::<Result<_, _>>()?;
         Ok(Wait { kind, since: Timestamp(self.s), until: self.u.map(Timestamp), calls })
