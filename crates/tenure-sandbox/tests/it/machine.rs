@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::contain::contained;
 use tenure_sandbox::{
     Driver, Exec, Incarnation, Landlock, Launcher, Namespace, Outcome, ProcessDriver, Spec, Status, try_driver,
 };
@@ -28,7 +29,11 @@ pub(crate) fn all() -> Vec<Arc<dyn Driver>> {
 }
 
 /// Drivers that work here; says why the others are left out.
+///
+/// Every test asks here before it starts anything, so everything is contained.
 pub(crate) async fn drivers() -> Vec<Arc<dyn Driver>> {
+    // Without a container only the bombs are left out; they ask themselves.
+    let _ = contained();
     let mut working = Vec::new();
     for driver in all() {
         match try_driver(driver.as_ref()).await {
