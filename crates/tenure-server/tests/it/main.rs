@@ -13,6 +13,7 @@ mod listener;
 mod node;
 mod openapi;
 mod outage;
+mod readers;
 mod reading;
 mod safety;
 mod scopes;

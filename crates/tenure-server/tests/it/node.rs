@@ -17,6 +17,7 @@ pub(crate) struct Node {
     pub(crate) id: NodeId,
     links: mpsc::UnboundedReceiver<mpsc::UnboundedSender<String>>,
     link: Option<mpsc::UnboundedSender<String>>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
 type Links = Arc<Mutex<mpsc::UnboundedSender<mpsc::UnboundedSender<String>>>>;
@@ -24,17 +25,32 @@ type Links = Arc<Mutex<mpsc::UnboundedSender<mpsc::UnboundedSender<String>>>>;
 impl Node {
     /// Starts and registers a node; returns when the server has called it.
     pub(crate) async fn start(house: &House) -> Self {
-        let (new_links, links) = mpsc::unbounded_channel();
-        let router = Router::new().route(PREVIEWS_PATH, get(previews)).with_state(Arc::new(Mutex::new(new_links)));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let mut node = Self { id: hand::node(house, &address).await, links, link: None };
+        let mut node = Self::start_unreached(house).await;
         node.wait_for_link().await;
         node
     }
 
-    async fn wait_for_link(&mut self) {
+    /// Starts and registers a node.
+    pub(crate) async fn start_unreached(house: &House) -> Self {
+        let (new_links, links) = mpsc::unbounded_channel();
+        let router = Router::new().route(PREVIEWS_PATH, get(previews)).with_state(Arc::new(Mutex::new(new_links)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { id: hand::node(house, &address).await, links, link: None, server }
+    }
+
+    /// Ends as by kill -9: nothing is said any more, and the store finds out by itself.
+    pub(crate) async fn kill(self, house: &House) {
+        self.server.abort();
+        drop(self.link);
+        let nodes = house.store.nodes().await.unwrap();
+        let beats = nodes.iter().find(|node| node.id == self.id).unwrap().beats;
+        house.store.sweep(&[(self.id, beats)]).await.unwrap();
+    }
+
+    /// Returns when another server has called.
+    pub(crate) async fn wait_for_link(&mut self) {
         self.link = Some(tokio::time::timeout(PATIENCE, self.links.recv()).await.expect("the server calls").unwrap());
     }
 
@@ -54,7 +70,8 @@ async fn previews(State(links): State<Links>, headers: HeaderMap) -> Response {
         return StatusCode::UNAUTHORIZED.into_response();
     }
     let (link, lines) = mpsc::unbounded_channel::<String>();
-    links.lock().await.send(link).unwrap();
+    // The test may have ended.
+    let _ = links.lock().await.send(link);
     let lines = futures_util::stream::unfold(lines, |mut lines| async move {
         let line = lines.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(line), lines))
