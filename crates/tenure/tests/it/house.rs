@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -139,21 +139,16 @@ impl House {
     /// Runs a command to its end.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        self.command(arguments).output().unwrap().into()
+        finish(self.command(arguments))
     }
 
     /// Runs a command with text on its standard input.
     #[track_caller]
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Ran {
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap().into()
+        self.write("input", input);
+        let mut command = self.command(arguments);
+        command.stdin(fs::File::open(self.path("input")).unwrap());
+        finish(command)
     }
 
     /// Starts a session that nobody follows, and returns its id.
@@ -331,6 +326,25 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
+}
+
+/// Runs a command to its end, which must come in time.
+#[track_caller]
+pub(crate) fn finish(mut command: Command) -> Ran {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let (is_done, done) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let is_late = done.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
+        if is_late {
+            send(rustix::process::Signal::KILL, pid);
+        }
+        is_late
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(is_done);
+    assert!(!watch.join().unwrap(), "{command:?} did not end within {PATIENCE:?}: {output:?}");
+    output.into()
 }
 
 pub(crate) fn send(signal: rustix::process::Signal, pid: u32) {
