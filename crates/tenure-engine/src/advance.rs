@@ -132,7 +132,7 @@ impl Advance {
 
     /// Ends the session for good: first its processes, then the last event (promise P15).
     async fn end(&mut self, input: &Input) -> Result<(), Stopped> {
-        let processes = self.services.sandboxes.end(self.journal.session().id).await;
+        let processes = self.services.sandboxes.end(self.journal.session().id, self.held.lease.epoch).await;
         let drafts = match input.body {
             InputBody::Cancel => cancelled(self.journal.session(), processes),
             _ => ended(self.journal.session(), End::Done),

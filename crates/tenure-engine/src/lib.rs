@@ -27,6 +27,7 @@ mod timers;
 mod tool_run;
 mod tool_step;
 mod tools;
+mod trust;
 mod worker;
 
 pub use masker::EventMasker;

@@ -1,7 +1,7 @@
 //! Masks secrets that tenure holds in everything that goes into a log (promise P18).
 
 use tenure_core::redact::Masker;
-use tenure_core::{Block, Body, Json};
+use tenure_core::{Block, Body, Decision, Json, Origin, Update};
 
 /// Masks the texts of events.
 #[derive(Clone, Debug, Default)]
@@ -26,29 +26,96 @@ impl EventMasker {
 
     /// An event's body without known secrets.
     ///
-    /// Reasoning blocks stay as they are: they are signed, and a changed one is refused (promise P4).
+    /// The verbatim block of a piece of reasoning stays as it is: it is signed, and a changed one is
+    /// refused (promise P4). It is sent to the model that it came from and never shown.
     pub(crate) fn body(&self, body: Body) -> Body {
         if self.masker.is_none() {
             return body;
         }
         match body {
-            Body::AgentMessage { text, origin } => Body::AgentMessage { text: self.text(text), origin },
+            Body::UserMessage { content } => Body::UserMessage { content: self.blocks(content) },
+            Body::SystemMessage { content } => Body::SystemMessage { content: self.blocks(content) },
+            Body::UserToolConfirmation { tool_use_id, decision } => {
+                let decision = match decision {
+                    Decision::Allow => Decision::Allow,
+                    Decision::Deny { message } => Decision::Deny { message: message.map(|text| self.text(text)) },
+                };
+                Body::UserToolConfirmation { tool_use_id, decision }
+            }
+            Body::UserCustomToolResult { tool_use_id, content, is_error } => {
+                Body::UserCustomToolResult { tool_use_id, content: self.blocks(content), is_error }
+            }
+            Body::AgentMessage { text, origin } => {
+                Body::AgentMessage { text: self.text(text), origin: self.origin(origin) }
+            }
+            Body::AgentThinking { text, origin } => {
+                Body::AgentThinking { text: self.text(text), origin: self.origin(origin) }
+            }
             Body::AgentToolResult { tool_use_id, content, outcome } => {
                 Body::AgentToolResult { tool_use_id, content: self.blocks(content), outcome }
             }
-            Body::AgentToolUse { name, input, kind, effect, permission, malformed, origin } => {
-                let input = self.json(input);
-                Body::AgentToolUse { name, input, kind, effect, permission, malformed, origin }
-            }
-            Body::AgentCustomToolUse { name, input, kind, origin } => {
-                Body::AgentCustomToolUse { name, input: self.json(input), kind, origin }
-            }
+            Body::AgentToolUse { name, input, kind, effect, permission, malformed, origin } => Body::AgentToolUse {
+                name: self.text(name),
+                input: self.json(input),
+                kind,
+                effect,
+                permission,
+                malformed: malformed.map(|text| self.text(text)),
+                origin: self.origin(origin),
+            },
+            Body::AgentCustomToolUse { name, input, kind, origin } => Body::AgentCustomToolUse {
+                name: self.text(name),
+                input: self.json(input),
+                kind,
+                origin: self.origin(origin),
+            },
             Body::Error { class, message, retrying, request_id } => {
                 Body::Error { class, message: self.text(message), retrying, request_id }
             }
+            Body::CallbackCreated { callback, label, expires_at } => {
+                Body::CallbackCreated { callback, label: self.text(label), expires_at }
+            }
             Body::CallbackReceived { callback, body } => Body::CallbackReceived { callback, body: self.text(body) },
-            other => other,
+            Body::Updated { update: Update::Title(title) } => Body::Updated { update: Update::Title(self.text(title)) },
+            Body::EnvironmentStarted { driver, missing } => {
+                let missing = missing.into_iter().map(|line| self.text(line)).collect();
+                Body::EnvironmentStarted { driver, missing }
+            }
+            Body::EnvironmentReset { reason } => Body::EnvironmentReset { reason: self.text(reason) },
+            // Words, numbers and ids of our own.
+            body @ (Body::UserInterrupt
+            | Body::ToolStarted { .. }
+            | Body::StatusRunning
+            | Body::StatusIdle { .. }
+            | Body::StatusRescheduled
+            | Body::StatusTerminated { .. }
+            | Body::SpanStart { .. }
+            | Body::SpanEnd { .. }
+            | Body::WaitStarted { .. }
+            | Body::WaitResolved { .. }
+            | Body::BudgetUpdated { .. }
+            | Body::Updated { update: Update::Paused | Update::Resumed }) => body,
         }
+    }
+
+    /// The provider's verbatim blocks. One that cannot be masked and stay JSON is left out: the
+    /// request is then made from the event itself.
+    fn origin(&self, origin: Origin) -> Origin {
+        let Origin { dialect, model, blocks } = origin;
+        let blocks: Option<Vec<Json>> = blocks.into_iter().map(|block| self.verbatim(block)).collect();
+        Origin { dialect, model, blocks: blocks.unwrap_or_default() }
+    }
+
+    fn verbatim(&self, block: Json) -> Option<Json> {
+        let is_signed = matches!(
+            block.to_value().get("type").and_then(|kind| kind.as_str()),
+            Some("thinking" | "redacted_thinking")
+        );
+        if is_signed {
+            return Some(block);
+        }
+        let masked = self.text(block.as_str().to_owned());
+        if masked == block.as_str() { Some(block) } else { Json::parse(&masked).ok() }
     }
 
     fn blocks(&self, blocks: Vec<Block>) -> Vec<Block> {
@@ -60,6 +127,41 @@ impl EventMasker {
     }
 
     fn json(&self, json: Json) -> Json {
-        Json::parse(&self.text(json.as_str().to_owned())).unwrap_or(json)
+        let masked = self.text(json.as_str().to_owned());
+        if masked == json.as_str() {
+            return json;
+        }
+        // The mask is plain text, so what was JSON stays JSON; if ever not, nothing is shown of it.
+        Json::parse(&masked).unwrap_or(Json::object())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "sk-very-secret-0123456789";
+
+    #[test]
+    fn o_088_the_verbatim_blocks_of_an_answer_hold_no_secret_and_signed_ones_stay() {
+        let masker = EventMasker::new(&[SECRET.to_owned()]);
+        let block = |text: &str| Json::parse(text).unwrap();
+        let call = block(&format!(r#"{{"type":"tool_use","id":"t","name":"bash","input":{{"command":"{SECRET}"}}}}"#));
+        let thinking = block(&format!(r#"{{"type":"thinking","thinking":"the key is {SECRET}","signature":"s"}}"#));
+        let origin = |blocks: &[&Json]| Origin {
+            dialect: "anthropic".into(),
+            model: "a/m".into(),
+            blocks: blocks.iter().map(|block| (*block).clone()).collect(),
+        };
+        let said = masker.body(Body::AgentMessage { text: format!("it is {SECRET}"), origin: origin(&[&call]) });
+        let Body::AgentMessage { text, origin: masked } = said else { panic!("another body") };
+        assert!(!text.contains(SECRET));
+        assert!(!masked.blocks[0].as_str().contains(SECRET), "{:?}", masked.blocks);
+        assert_eq!(masked.blocks[0].to_value()["name"], "bash", "still the same call");
+        let thought = masker.body(Body::AgentThinking { text: SECRET.into(), origin: origin(&[&thinking]) });
+        let Body::AgentThinking { text, origin: kept } = thought else { panic!("another body") };
+        assert!(!text.contains(SECRET), "what is shown is masked");
+        assert_eq!(kept.blocks, [thinking], "what is signed is not touched");
     }
 }

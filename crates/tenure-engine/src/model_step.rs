@@ -41,6 +41,7 @@ impl Advance {
 
     async fn call(&mut self, resolved: Resolved, step: u64, attempt: u32) -> Result<(), Stopped> {
         let prompt = self.prompt(&resolved).await?;
+        self.services.may_start_effect(&self.held)?;
         let session = self.journal.session();
         let (id, epoch, after_seq) = (session.id, self.held.lease.epoch, session.last_seq);
         let services = self.services.clone();

@@ -4,6 +4,7 @@
 //! A worker trusts its leases until the newest good heartbeat was *sent*, plus what others wait
 //! before they take over, minus a margin; after that it gives them all up and ends (hazard Z-12).
 
+use crate::sandboxes::Closing;
 use crate::services::Services;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,15 +24,13 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// Returns when the node can no longer be trusted.
 pub(crate) async fn heartbeat(services: Arc<Services>) {
     let options = &services.options;
-    let mut trusted_from = Instant::now();
     loop {
         let sent = Instant::now();
         let beat = beat(&services);
         let held: BTreeMap<SessionId, u64> = beat.held.iter().copied().collect();
-        let left = options.fence_after().saturating_sub(trusted_from.elapsed());
-        match tokio::time::timeout(left, services.store.heartbeat(beat)).await {
+        match tokio::time::timeout(services.trust.left(), services.store.heartbeat(beat)).await {
             Ok(Ok(reply)) => {
-                trusted_from = sent;
+                services.trust.renew(sent);
                 for (session, epoch) in reply.lost.iter().filter_map(|lost| held.get_key_value(lost)) {
                     services.held.lose(*session, *epoch);
                 }
@@ -44,18 +43,18 @@ pub(crate) async fn heartbeat(services: Arc<Services>) {
             Ok(Err(error)) => tracing::warn!(%error, "send heartbeat"),
             Err(_) => {}
         }
-        if trusted_from.elapsed() >= options.fence_after() {
+        if !services.trust.holds() {
             tracing::error!(node = %services.node, "no heartbeat was stored in time; giving up all leases");
             break;
         }
         tokio::select! {
             () = services.retired.cancelled() => return,
-            () = tokio::time::sleep(options.heartbeat) => {}
+            () = tokio::time::sleep(options.heartbeat.min(services.trust.left())) => {}
         }
     }
     services.fenced.cancel();
     services.held.lose_all();
-    services.sandboxes.end_all().await;
+    services.sandboxes.end_all(Closing::Fenced).await;
 }
 
 /// What a heartbeat says. The order matters: a lease that is not among the held ones although its

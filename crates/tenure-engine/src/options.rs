@@ -35,8 +35,7 @@ pub struct Options {
 impl Options {
     /// Margin by which a node stops trusting its leases before others may take them (design 7.6).
     pub(crate) fn fence_after(&self) -> Duration {
-        self.dead_after
-            .saturating_sub(self.heartbeat.min(self.dead_after / 3) / 2 + Duration::from_secs(1))
-            .max(self.heartbeat)
+        let margin = (self.heartbeat / 2 + Duration::from_secs(1)).min(self.dead_after / 3);
+        self.dead_after - margin
     }
 }

@@ -14,6 +14,7 @@ use crate::sandboxes::Sandboxes;
 use crate::timers::Timers;
 use crate::tool_run::Runner;
 use crate::tools::Tools;
+use crate::trust::Trust;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub(crate) struct Services {
     pub(crate) contexts: Contexts,
     pub(crate) timers: Timers,
     pub(crate) locks: Locks,
+    pub(crate) trust: Trust,
     /// No new claims; leases are given back at step boundaries.
     pub(crate) stopping: CancellationToken,
     /// Running steps are given up.
@@ -55,6 +57,11 @@ impl std::fmt::Debug for Services {
 }
 
 impl Services {
+    /// Called right before an effect: stops the work if the lease may belong to somebody else.
+    pub(crate) fn may_start_effect(&self, held: &HeldLease) -> Result<(), Stopped> {
+        if held.lost.is_cancelled() || !self.trust.holds() { Err(Stopped::Lost) } else { Ok(()) }
+    }
+
     /// Waits before a repeat, unless the lease is lost meanwhile.
     pub(crate) async fn pause_unless_lost(&self, lease: &Lease, span: Duration) -> Result<(), Stopped> {
         let held = self.held.get(lease.session);

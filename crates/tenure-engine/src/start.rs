@@ -11,6 +11,7 @@ use crate::sandboxes::Sandboxes;
 use crate::services::Services;
 use crate::timers::Timers;
 use crate::tools::Tools;
+use crate::trust::Trust;
 use crate::worker::{self, Ended};
 use crate::{ids, internal};
 use std::net::SocketAddr;
@@ -67,6 +68,7 @@ impl Worker {
         let label = format!("pid {} version {}", std::process::id(), env!("CARGO_PKG_VERSION"));
         store.register(NewNode { id: node, address: address.to_string(), label }).await?;
         let clock = StoreClock::new(store.now().await?);
+        let trust = Trust::new(options.fence_after());
         let services = Services {
             node,
             options,
@@ -82,6 +84,7 @@ impl Worker {
             contexts: Contexts::default(),
             timers: Timers::default(),
             locks,
+            trust,
             stopping: CancellationToken::new(),
             grace_over: CancellationToken::new(),
             fenced: CancellationToken::new(),

@@ -48,7 +48,7 @@ impl Runner {
     /// Runs a call to its end, or until `cancel`.
     pub(crate) async fn run(&self, call: &Call, input: Json, cancel: CancellationToken) -> Ran {
         let lazy = Lazy { runner: self, news: Mutex::default() };
-        let _busy = self.sandboxes.busy(self.session);
+        let _busy = self.sandboxes.busy(self.session, self.held.lease.epoch);
         let wanted =
             tenure_tools::Call { id: call.id.to_string(), name: call.name.clone(), input: input.as_str().to_owned() };
         let result = tenure_tools::Toolset.run(wanted, &lazy, cancel).await;
@@ -81,10 +81,11 @@ impl Runner {
 /// What a session is told about a new sandbox.
 fn notes(news: News) -> Vec<Draft> {
     let mut notes = Vec::new();
-    if news.replaces {
+    if let Some(ended) = news.replaces {
         let reason = "The sandbox was started anew. Files in the workspace are as they were; running processes, \
                       files elsewhere (such as /tmp) and the shell's working directory are gone.";
-        notes.push(Draft::new(Body::EnvironmentReset { reason: reason.to_owned() }));
+        let reason = if ended.is_empty() { reason.to_owned() } else { format!("{reason} {ended}") };
+        notes.push(Draft::new(Body::EnvironmentReset { reason }));
     }
     notes.push(Draft::new(Body::EnvironmentStarted { driver: news.driver, missing: news.missing }));
     notes

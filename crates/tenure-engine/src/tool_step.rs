@@ -47,6 +47,7 @@ impl Advance {
         for call in calls {
             let input = self.input(call).await?;
             let runner = self.services.runner(self.journal.session(), &self.held);
+            self.services.may_start_effect(&self.held)?;
             let cancel = cancel.clone();
             running.push(async move { (call, runner.run(call, input, cancel).await) });
         }

@@ -3,6 +3,7 @@
 use crate::advance::Advance;
 use crate::error::Stopped;
 use crate::held::HeldLease;
+use crate::sandboxes::Closing;
 use crate::services::Services;
 use crate::{ids, node, timers};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Res
         services.grace_over.cancel();
         leases.wait().await;
     }
-    services.sandboxes.end_all().await;
+    services.sandboxes.end_all(Closing::Stopped).await;
     let is_fenced = services.fenced.is_cancelled();
     if !is_fenced && let Err(error) = services.store.retire(services.node).await {
         tracing::warn!(%error, "retire node");
@@ -144,7 +145,7 @@ async fn idle(hints: &mut tokio::sync::broadcast::Receiver<Hint>) {
 async fn hold(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased, permit: OwnedSemaphorePermit) {
     let session = leased.session.id;
     let result = advance(services.clone(), held.clone(), leased).await;
-    services.previews.end(session);
+    services.previews.let_go(session, held.lease.epoch);
     let result = match result {
         Err(Stopped::Invalid(invalid)) => set_aside(&services, &held, &invalid).await,
         result => result,
@@ -153,7 +154,7 @@ async fn hold(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased, per
         Ok(()) => {}
         Err(Stopped::Lost) => {
             tracing::warn!(%session, "lease lost; its sandbox is ended");
-            services.sandboxes.end(session).await;
+            services.sandboxes.end(session, held.lease.epoch).await;
         }
         Err(stopped) => {
             if !matches!(stopped, Stopped::Draining) {

@@ -62,6 +62,23 @@ pub(crate) fn take(state_dir: &Path, epoch: u64) -> Result<OwnedFd, Error> {
     }
 }
 
+/// Ends what an earlier holder on this machine left of a session's sandbox. Returns whether there was
+/// anything; refuses if a newer holder than `epoch` is on record.
+///
+/// # Errors
+/// When a newer holder owns it, or when it does not end.
+pub async fn end_left(state_dir: std::path::PathBuf, epoch: u64) -> Result<bool, Error> {
+    let end = move || {
+        let Some(old) = record::read(&state_dir) else { return Ok(false) };
+        let is_left = old.is_alive();
+        let _lock = take(&state_dir, epoch)?;
+        record::remove(&state_dir, &old.id);
+        Ok(is_left)
+    };
+    let ended = tokio::task::spawn_blocking(end).await;
+    ended.map_err(|error| Error::new(ErrorKind::Io, format!("end a sandbox: {error}")))?
+}
+
 fn locked(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
