@@ -77,7 +77,9 @@ pub(crate) async fn update(
     if !inputs.is_empty() || idempotency.is_some() {
         deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
     }
-    if !request.metadata.is_empty() {
+    // A repeated request finds them done, unless the server died between the two.
+    let is_done = |(key, value): (&String, &Option<String>)| view.metadata.get(key) == value.as_ref();
+    if !request.metadata.iter().all(is_done) {
         state.store().annotate(&caller.tenant, id, request.metadata).await?;
     }
     let view = find_session(&state, &caller, id).await?;

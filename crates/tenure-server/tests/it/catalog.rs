@@ -218,3 +218,86 @@ async fn z_18_an_idempotency_key_means_nothing_for_another_caller_and_a_stranger
     let stranger = make("no-key").await;
     assert_eq!((stranger.status, stranger.code().as_str()), (StatusCode::UNAUTHORIZED, "invalid_api_key"));
 }
+
+#[tokio::test]
+async fn every_list_is_filtered_by_the_time_of_creation() {
+    let house = House::new();
+    let memory = house.memory.clone().unwrap();
+    let mut times = Vec::new();
+    for _ in 0..4 {
+        memory.advance(60_000);
+        let agent = house.post("/v1/agents", json!({"name": "a", "model": "p/priced"})).await.ok();
+        let environment = house.post("/v1/environments", json!({"name": "e", "config": {"type": "cloud"}})).await.ok();
+        let session = json!({"agent": agent["id"], "environment_id": environment["id"]});
+        let session = house.post("/v1/sessions", session).await.ok();
+        assert_eq!(agent["created_at"], session["created_at"]);
+        times.push(agent["created_at"].as_str().unwrap().to_owned());
+    }
+    let shown = async |path: &str, query: String| -> Vec<String> {
+        let (mut shown, mut page) = (Vec::new(), String::new());
+        loop {
+            let list = house.get(&format!("{path}?limit=1&{query}{page}")).await.ok();
+            shown.extend(
+                list["data"].as_array().unwrap().iter().map(|row| row["created_at"].as_str().unwrap().to_owned()),
+            );
+            match list["next_page"].as_str() {
+                Some(next) => page = format!("&page={next}"),
+                None => return shown,
+            }
+        }
+    };
+    for path in ["/v1/agents", "/v1/environments", "/v1/sessions"] {
+        for (query, expected) in [
+            (String::new(), vec![3, 2, 1, 0]),
+            (format!("created_at[gte]={}", times[1]), vec![3, 2, 1]),
+            (format!("created_at[gt]={}", times[1]), vec![3, 2]),
+            (format!("created_at[lte]={}", times[1]), vec![1, 0]),
+            (format!("created_at[lt]={}", times[1]), vec![0]),
+            (format!("created_at[gt]={}&created_at[lt]={}", times[0], times[3]), vec![2, 1]),
+            (format!("created_at%5Bgte%5D={}&created_at%5Blte%5D={}", times[2], times[2]), vec![2]),
+            (format!("created_at[gt]={}", times[3]), vec![]),
+        ] {
+            let expected: Vec<String> = expected.into_iter().map(|place: usize| times[place].clone()).collect();
+            assert_eq!(shown(path, query.clone()).await, expected, "{path} {query}");
+        }
+        assert_eq!(house.get(&format!("{path}?created_at[gte]=soon")).await.code(), "invalid_query");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_text_takes_a_description_away() {
+    let house = House::new();
+    let agent = json!({"name": "a", "model": "p/priced", "system": "s", "description": "d"});
+    let agent = house.post("/v1/agents", agent).await.ok();
+    let path = format!("/v1/agents/{}", agent["id"].as_str().unwrap());
+    let changed = house.post(&path, json!({"system": "", "description": ""})).await.ok();
+    assert_eq!((&changed["system"], &changed["description"]), (&json!(null), &json!(null)));
+    let path = format!("/v1/environments/{}", house.environment().await);
+    house.post(&path, json!({"description": "d"})).await.ok();
+    assert_eq!(house.post(&path, json!({"description": ""})).await.ok()["description"], json!(null));
+}
+
+#[tokio::test]
+async fn every_post_of_a_session_remembers_its_key() {
+    for house in [House::new(), House::sqlite()] {
+        let path = format!("/v1/sessions/{}", house.session().await);
+        for (path, one, other) in [
+            (path.clone(), json!({"metadata": {"k": "1"}}), json!({"metadata": {"k": "2"}})),
+            (format!("{path}/events"), crate::house::message("one"), crate::house::message("other")),
+            (format!("{path}/budget"), json!({"steps": 5}), json!({"steps": 6})),
+            (format!("{path}/pause"), json!({}), json!({"why": "other"})),
+            (format!("{path}/resume"), json!({}), json!({"why": "other"})),
+            (format!("{path}/cancel"), json!({}), json!({"why": "other"})),
+        ] {
+            let send = async |body: &serde_json::Value| {
+                house.call(Method::POST, &path, Some(body.clone()), &[("idempotency-key", "k")]).await
+            };
+            let first = send(&one).await.ok();
+            let again = send(&one).await.ok();
+            assert_eq!(again, first, "{path}");
+            let mismatch = send(&other).await;
+            let expected = (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_mismatch".to_owned());
+            assert_eq!((mismatch.status, mismatch.code()), expected, "{path}");
+        }
+    }
+}

@@ -216,3 +216,28 @@ async fn secrets_of_the_server_are_masked_before_they_are_stored() {
     house.say(&session, &format!("my key is {SECRET}")).await;
     assert_eq!(texts(&house.get(&format!("/v1/sessions/{session}/events")).await.ok()), ["my key is [redacted]"]);
 }
+
+#[tokio::test]
+async fn z_25_an_answer_that_came_after_the_timeout_is_told_what_counts() {
+    for house in [House::new(), House::sqlite()] {
+        let session = house.session().await;
+        house.say(&session, "deploy").await;
+        let call = Hand::claim(&house).await.ask(CallKind::Sandbox).await;
+        // The worker's timeout comes first.
+        house.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.ok();
+        let mut hand = Hand::claim(&house).await;
+        let denied = tenure_core::Body::AgentToolResult {
+            tool_use_id: call,
+            content: vec![tenure_core::Block::Text("nobody allowed it in time".into())],
+            outcome: tenure_core::Outcome::Denied,
+        };
+        hand.commit(vec![tenure_core::Draft::new(denied)], tenure_store::Then::Keep).await;
+        let path = format!("/v1/sessions/{session}/events");
+        let allow =
+            json!({"events": [{"type": "user.tool_confirmation", "tool_use_id": call.to_string(), "result": "allow"}]});
+        let reply = house.post(&path, allow).await.ok();
+        let counts = &reply["data"][0];
+        assert_eq!((&counts["type"], &counts["outcome"]), (&json!("agent.tool_result"), &json!("denied")));
+        assert!(counts["seq"].is_number(), "it is the stored event");
+    }
+}

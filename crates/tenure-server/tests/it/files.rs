@@ -132,3 +132,128 @@ async fn full_outputs_are_read_by_the_id_of_their_call() {
         assert_eq!(house.get(&format!("/v1/sessions/{session}/outputs/{other}")).await.code(), "output_not_found");
     }
 }
+
+/// One entry of a tar: a header, which may lie about its size, and some bytes.
+fn entry(name: &str, kind: u8, link: &str, size: u64, content: &[u8]) -> Vec<u8> {
+    let mut header = [0u8; 512];
+    let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &name.as_bytes()[..name.len().min(100)]);
+    put(100, b"0000644\0");
+    put(108, b"0000000\0");
+    put(116, b"0000000\0");
+    put(124, format!("{size:011o}\0").as_bytes());
+    put(136, b"00000000000\0");
+    put(148, b"        ");
+    put(156, &[kind]);
+    put(157, link.as_bytes());
+    put(257, b"ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let padding = content.len().next_multiple_of(512) - content.len();
+    [header.as_slice(), content, &vec![0; padding]].concat()
+}
+
+#[tokio::test]
+async fn z_42_archives_that_explode_or_lead_outside_are_refused_with_a_code() {
+    let house = House::new();
+    std::fs::write(house.folder.path().join("secret"), "secret").unwrap();
+    let huge = 8 * 1024 * 1024 * 1024 - 1;
+    let deep = "d/".repeat(45) + "f";
+    let deeper = entry("x", b'L', "", 1_000, "d/".repeat(500).as_bytes());
+    let deeper = [deeper, entry("x", b'0', "", 0, b"")].concat();
+    let link = |to: &str, through: &str| [entry("l", b'2', to, 0, b""), entry(through, b'0', "", 1, b"x")].concat();
+    let archives = [
+        ("a file that says more than it holds", entry("f", b'0', "", huge, b"short")),
+        ("a long name of gigabytes", entry("x", b'L', "", huge, b"short")),
+        ("a header of gigabytes", entry("x", b'x', "", huge, b"short")),
+        ("a sparse file of gigabytes", entry("f", b'S', "", 512, &[0; 512])),
+        ("a path upwards", entry("../../secret", b'0', "", 1, b"x")),
+        ("a path upwards inside", entry("a/../../../secret", b'0', "", 1, b"x")),
+        ("a deep path", deeper),
+        ("through a link upwards", link("../..", "l/secret")),
+        ("through a link to the root", link("/", "l/tmp/x")),
+        ("a hard link outside", entry("h", b'1', "../../secret", 0, b"")),
+        ("not an archive", b"<html>".repeat(500)),
+        ("a broken sum", {
+            let mut bytes = entry("f", b'0', "", 1, b"x");
+            bytes[0] = b'g';
+            bytes
+        }),
+    ];
+    for (what, bytes) in archives {
+        let base = format!("/v1/sessions/{}/files", house.session().await);
+        let reply = house.send(request(Method::PUT, &format!("{base}/archive"), Body::from(bytes), &[])).await;
+        assert!(reply.status.is_client_error(), "{what}: {}", String::from_utf8_lossy(&reply.bytes));
+        let code = reply.code();
+        assert!(
+            ["archive_refused", "path_refused", "request_too_large", "not_a_file"].contains(&code.as_str()),
+            "{what}: {code}"
+        );
+        house.get(&base).await.ok();
+    }
+    assert_eq!(std::fs::read_to_string(house.folder.path().join("secret")).unwrap(), "secret");
+    // The same form within the bounds is taken, and devices are left out.
+    let base = format!("/v1/sessions/{}/files", house.session().await);
+    let plain = [entry(&deep, b'0', "", 2, b"ok"), entry("dev", b'3', "", 0, b""), vec![0; 1024]].concat();
+    let unpacked = house.send(request(Method::PUT, &format!("{base}/archive"), Body::from(plain), &[])).await.ok();
+    assert_eq!((&unpacked["bytes"], &unpacked["skipped"]), (&json!(2), &json!(1)));
+    assert_eq!(house.get(&format!("{base}/content?path={deep}")).await.bytes, b"ok");
+}
+
+#[tokio::test]
+async fn odd_paths_are_refused_or_name_a_file_inside() {
+    let house = House::new();
+    let session = house.session().await;
+    let base = format!("/v1/sessions/{session}/files");
+    put(&house, &format!("{base}/content?path=d/f"), "inside").await.ok();
+    std::os::unix::fs::symlink("/etc", house.workspace(&session).join("out")).unwrap();
+    std::os::unix::fs::symlink("loop", house.workspace(&session).join("loop")).unwrap();
+    fifo(&house.workspace(&session).join("fifo"));
+    for path in [
+        "",
+        ".",
+        "..",
+        "/",
+        "//",
+        "d",
+        "d/",
+        "d/f/",
+        "d/f/x",
+        "d/..",
+        "..%2f..%2fsecret",
+        "%2e%2e/%2e%2e/secret",
+        "%00",
+        "d%00/f",
+        "out/passwd",
+        "out",
+        "loop",
+        "loop/x",
+        "fifo",
+        "%ff%fe",
+        "%2fetc%2fpasswd",
+        "d//f%2f..",
+    ] {
+        for place in ["content", "archive"] {
+            let reply = house.get(&format!("{base}/{place}?path={path}")).await;
+            let is_whole_folder = place == "archive" && reply.status == StatusCode::OK;
+            assert!(is_whole_folder || reply.status.is_client_error() || reply.bytes == b"inside", "{place} {path}");
+            assert!(!String::from_utf8_lossy(&reply.bytes).contains("root:"), "{place} {path}");
+        }
+        assert!(!house.get(&format!("{base}?path={path}")).await.status.is_server_error(), "list {path}");
+    }
+    for path in ["..", "out/x", "d/f/x", "%00", "loop", "d", ""] {
+        let reply = put(&house, &format!("{base}/content?path={path}"), "x").await;
+        // A link is replaced, not followed.
+        assert!(reply.status.is_client_error() || path == "loop", "{path}: {}", String::from_utf8_lossy(&reply.bytes));
+    }
+    assert!(!std::path::Path::new("/etc/x").exists());
+    let long = "n".repeat(300);
+    assert!(put(&house, &format!("{base}/content?path={long}"), "x").await.status.is_client_error());
+    let long = "n/".repeat(3_000);
+    assert!(put(&house, &format!("{base}/content?path={long}f"), "x").await.status.is_client_error());
+}
+
+fn fifo(path: &std::path::Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}

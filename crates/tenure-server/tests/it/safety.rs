@@ -116,7 +116,26 @@ async fn o_092_ids_of_another_tenant_are_not_found_on_any_route() {
         house.call(Method::POST, "/v1/sessions", Some(theirs), &[("x-api-key", OTHER_KEY)]).await.code(),
         "agent_not_found"
     );
-    for list in ["/v1/agents", "/v1/environments", "/v1/sessions", "/v1/approvals"] {
+    let mine = house
+        .call(Method::POST, "/v1/agents", Some(json!({"name": "b", "model": "p/priced"})), &[("x-api-key", OTHER_KEY)])
+        .await
+        .ok();
+    let half = json!({"agent": mine["id"], "environment_id": environment});
+    let reply = house.call(Method::POST, "/v1/sessions", Some(half), &[("x-api-key", OTHER_KEY)]).await;
+    assert_eq!(reply.code(), "environment_not_found");
+    house
+        .call(
+            Method::POST,
+            &format!("/v1/agents/{}/archive", mine["id"].as_str().unwrap()),
+            None,
+            &[("x-api-key", OTHER_KEY)],
+        )
+        .await
+        .ok();
+    let (by_agent, by_tail) =
+        (format!("/v1/sessions?agent_id={agent}"), format!("/v1/sessions?tail={}", &session[10..]));
+    for list in [by_agent.as_str(), by_tail.as_str(), "/v1/agents", "/v1/environments", "/v1/sessions", "/v1/approvals"]
+    {
         assert_eq!(
             house.call(Method::GET, list, None, &[("x-api-key", OTHER_KEY)]).await.ok()["data"],
             json!([]),
