@@ -184,8 +184,7 @@ impl ModelCheck for KnownModels {
 fn keys(config: &Config) -> Result<Keys> {
     let mut keys = Keys::new();
     let own = secret_file(&config.api_key_file(), "tk")?;
-    let caller =
-        Caller { tenant: TenantId::default_tenant(), key_name: "local".to_owned(), scope: Scope::Person };
+    let caller = Caller { tenant: TenantId::default_tenant(), key_name: "local".to_owned(), scope: Scope::Person };
     keys.add(&own, caller);
     if let Some(file) = &config.auth.keys_file {
         let text = fs::read_to_string(file).with_context(|| format!("read auth.keys_file {}", file.display()))?;

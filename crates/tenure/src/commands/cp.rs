@@ -11,8 +11,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tenure_api::client::{Client, Download};
-use tenure_files::{ImportLimits, Workspace};
-use tokio::sync::mpsc;
+use tenure_files::{ImportLimits, PackLimits, Packed, Progress, Workspace, pack};
+use tokio::sync::{mpsc, watch};
 
 /// Pieces of an archive that wait between its writer and its reader.
 const PIECES: usize = 16;
@@ -97,35 +97,64 @@ async fn upload(client: &Client, id: &str, from: &Path, path: &str) -> Result<Va
     Ok(json!({ "from": from, "to": format!("…{}:{path}", tail(id)), "size_bytes": found.len() }))
 }
 
-/// Puts all of a folder into a folder of the workspace.
+/// Puts a folder into a folder of the workspace, without what its `.tenureignore` files name.
 pub(crate) async fn upload_folder(client: &Client, id: &str, from: &Path, path: &str) -> Result<Value, Failure> {
-    let folder = from.canonicalize().map_err(|error| local(from, &error))?;
-    if !folder.is_dir() {
+    let found = std::fs::metadata(from).map_err(|error| local(from, &error))?;
+    if !found.is_dir() {
         return Err(Failure::new(Exit::Usage, format!("{} is no folder", from.display())));
     }
-    let workspace = Workspace::open(&folder).map_err(|error| Failure::new(Exit::Failed, error.message))?;
     let (sender, mut receiver) = mpsc::channel::<std::io::Result<Vec<u8>>>(PIECES);
+    let (told, so_far) = watch::channel(Progress::default());
+    let folder = from.to_path_buf();
     let writer = tokio::task::spawn_blocking(move || {
         let mut pieces = std::io::BufWriter::with_capacity(PIECE_BYTES, Pieces(sender.clone()));
-        let written = workspace.export_tar(b"", &mut pieces).map_err(|error| error.message);
-        let written = written.and_then(|()| pieces.flush().map_err(|error| error.to_string()));
-        if let Err(message) = &written {
+        let packed = pack(&folder, &mut pieces, PackLimits::default(), |progress| {
+            told.send_replace(progress);
+        });
+        let packed = packed.map_err(|error| error.message);
+        let packed = packed.and_then(|packed| pieces.flush().map(|()| packed).map_err(|error| error.to_string()));
+        if let Err(message) = &packed {
             // The request must fail too: half an archive is not the folder.
             let _ = sender.blocking_send(Err(std::io::Error::other(message.clone())));
         }
-        written
+        packed
     });
     let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
     let url = ["v1", "sessions", id, "files", "archive"];
     let query = [("path", path)];
     let request = client.put(&url, &query, "application/x-tar", reqwest::Body::wrap_stream(stream));
-    let sent = progress::watch(&format!("sending {}", from.display()), request).await;
+    let what = || {
+        let Progress { entries, bytes, total_entries, total_bytes } = *so_far.borrow();
+        let (bytes, total_bytes) = (time::size(bytes), time::size(total_bytes));
+        format!("sending {} ({entries} of {total_entries} entries, {bytes} of {total_bytes})", from.display())
+    };
+    let sent = progress::watch_changing(what, request).await;
     match (writer.await.map_err(anyhow::Error::from)?, sent) {
         // A server that refuses early breaks the writer: its refusal is the reason.
         (_, Err(error)) if error.refusal().is_some() => Err(error.into()),
-        (Err(message), _) => Err(Failure::new(Exit::Failed, format!("cannot read {}", from.display())).why(message)),
-        (Ok(()), Err(error)) => Err(error.into()),
-        (Ok(()), Ok(reply)) => Ok(json!({ "from": from, "to": format!("…{}:{path}", tail(id)), "unpacked": reply })),
+        (Err(message), _) => Err(Failure::new(Exit::Failed, format!("cannot send {}", from.display())).why(message)),
+        (Ok(_), Err(error)) => Err(error.into()),
+        (Ok(packed), Ok(reply)) => {
+            tell_left_out(&packed);
+            Ok(json!({
+                "from": from, "to": format!("…{}:{path}", tail(id)), "entries": packed.entries,
+                "size_bytes": packed.bytes, "left_out": packed.left_out_count, "unpacked": reply,
+            }))
+        }
+    }
+}
+
+/// Names what cannot be in a workspace; what an ignore file names is left out silently.
+fn tell_left_out(packed: &Packed) {
+    /// Most entries that are named.
+    const NAMED: usize = 5;
+    for entry in packed.left_out.iter().take(NAMED) {
+        let path = String::from_utf8_lossy(&entry.path);
+        output::say(&format!("warning: left out {}: {}", inert::line(&path), inert::line(&entry.why)));
+    }
+    let rest = packed.left_out_count.saturating_sub(NAMED as u64);
+    if rest > 0 {
+        output::say(&format!("warning: left out {rest} more"));
     }
 }
 

@@ -24,7 +24,7 @@ use turn::{Printer, TurnEnd};
 pub(crate) struct Run {
     /// The prompt; a file after @, standard input for -.
     prompt: String,
-    /// Puts a folder into the workspace first.
+    /// Puts a folder into the workspace first, without what its .tenureignore names.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Agent, by name, id or unique tail; without it, one with the usual tools.
@@ -119,8 +119,8 @@ impl Run {
             body["title"] = self.title.clone().into();
         }
         let work = create(client, &["v1", "sessions"], &body, self.key.as_deref());
-        let created = progress::watch("creating the session", work).await.map_err(|failure| {
-            match (failure.exit, &self.key) {
+        let created =
+            progress::watch("creating the session", work).await.map_err(|failure| match (failure.exit, &self.key) {
                 (Exit::Conflict, Some(key)) => {
                     Failure::new(Exit::Conflict, format!("key {key:?} was used with other settings"))
                         .why("agent, environment, title or budget differ from those of the first run")
@@ -128,8 +128,7 @@ impl Run {
                         .code("idempotency_key_reused")
                 }
                 _ => failure.doing("start a session"),
-            }
-        })?;
+            })?;
         let id = id_of(&created).to_owned();
         // A repeat gets the first reply, which is old news: the session itself says how far it is.
         let is_fresh = self.key.is_none() || {
@@ -138,7 +137,11 @@ impl Run {
             number("last_seq") == 0 && number("inbox_len") == 0
         };
         if let (Some(dir), true) = (&self.dir, is_fresh) {
-            super::cp::upload_folder(client, &id, dir, "").await?;
+            let sent = super::cp::upload_folder(client, &id, dir, "").await;
+            let sent = sent.map_err(|failure| failure.doing(&format!("put {} into …{}", dir.display(), tail(&id))))?;
+            let number = |name: &str| sent.get(name).and_then(Value::as_u64).unwrap_or(0);
+            let (entries, size) = (number("entries"), time::size(number("size_bytes")));
+            output::say(&format!("{} is in the workspace: {entries} entries, {size}", dir.display()));
         }
         let message =
             json!({ "events": [{ "type": "user.message", "content": [{ "type": "text", "text": prompt }] }] });

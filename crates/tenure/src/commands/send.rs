@@ -87,9 +87,11 @@ async fn open_call(client: &Client, session: &str, wanted: &str) -> Result<Strin
     let ids: Vec<&str> = open.iter().filter(is_meant).map(|call| text(call, "tool_use_id")).collect();
     match ids[..] {
         [only] => Ok(only.to_owned()),
-        [] => Err(Failure::new(Exit::NotFound, format!("no call of …{} that ends with {wanted:?} waits", tail(session)))
-            .fix(format!("tenure why {}", tail(session)))
-            .code("call_not_found")),
+        [] => {
+            Err(Failure::new(Exit::NotFound, format!("no call of …{} that ends with {wanted:?} waits", tail(session)))
+                .fix(format!("tenure why {}", tail(session)))
+                .code("call_not_found"))
+        }
         _ => {
             let failure = Failure::new(Exit::Usage, format!("{} calls end with {wanted:?}", ids.len()));
             Err(ids.iter().fold(failure, |failure, id| failure.why(*id)).fix("give more characters of the id"))

@@ -105,7 +105,7 @@ fn lines(explanation: &Value, session: &Value, more: &More) -> Vec<String> {
     }
     let unblock = explanation.get("unblock").and_then(Value::as_array).into_iter().flatten();
     let commands: Vec<(String, String)> = unblock
-        .flat_map(|way| arguments(way, explanation, session))
+        .flat_map(|way| arguments(way, session))
         .map(|(words, effect)| (words.join(" "), inert::line(&effect)))
         .collect();
     let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
@@ -117,7 +117,7 @@ fn lines(explanation: &Value, session: &Value, more: &More) -> Vec<String> {
 }
 
 /// The commands that do what a way out asks for, each with its effect; none if no command does it.
-fn arguments(way: &Value, explanation: &Value, session: &Value) -> Vec<(Vec<String>, String)> {
+fn arguments(way: &Value, session: &Value) -> Vec<(Vec<String>, String)> {
     let short = tail(id_of(session));
     let effect = text(way, "text");
     let one = |words: &[&str], effect: &str| {
@@ -128,8 +128,10 @@ fn arguments(way: &Value, explanation: &Value, session: &Value) -> Vec<(Vec<Stri
         "resume" => vec![one(&["resume", short], effect)],
         "cancel" => vec![one(&["cancel", short], effect)],
         "budget" => {
-            let (flag, twice) = twice_the_limit(text(explanation, "text"), session);
-            vec![one(&["budget", short, flag, &twice], effect)]
+            let limits = way.get("body").and_then(Value::as_object).into_iter().flatten();
+            let flags: Vec<String> = limits.filter_map(|(name, value)| limit(name, value)).flatten().collect();
+            let words: Vec<&str> = ["budget", short].into_iter().chain(flags.iter().map(String::as_str)).collect();
+            if flags.is_empty() { Vec::new() } else { vec![one(&words, effect)] }
         }
         "events" => {
             let event = way.pointer("/body/events/0").cloned().unwrap_or(Value::Null);
@@ -154,16 +156,16 @@ fn arguments(way: &Value, explanation: &Value, session: &Value) -> Vec<(Vec<Stri
     }
 }
 
-/// The flag of the limit that a sentence speaks of, and twice its value.
-fn twice_the_limit(sentence: &str, session: &Value) -> (&'static str, String) {
-    let limit = |name: &str| session.pointer(&format!("/limits/{name}")).and_then(Value::as_f64).unwrap_or(0.0);
-    let twice = |value: f64| (if value > 0.0 { value * 2.0 } else { 1.0 }).to_string();
-    match sentence {
-        _ if sentence.contains("wall_seconds") => ("--wall", format!("{}s", twice(limit("wall_seconds")))),
-        _ if sentence.contains("steps") => ("--steps", twice(limit("steps"))),
-        _ if sentence.contains("tokens") => ("--tokens", twice(limit("tokens"))),
-        _ => ("--usd", twice(limit("cost_usd"))),
-    }
+/// The flag for a limit of the API, with its value; nothing for a limit of a later server.
+fn limit(name: &str, value: &Value) -> Option<[String; 2]> {
+    let (flag, unit) = match name {
+        "steps" => ("--steps", ""),
+        "tokens" => ("--tokens", ""),
+        "cost_usd" => ("--usd", ""),
+        "wall_seconds" => ("--wall", "s"),
+        _ => return None,
+    };
+    Some([flag.to_owned(), format!("{value}{unit}")])
 }
 
 #[cfg(test)]
@@ -177,13 +179,9 @@ mod tests {
         json!({ "text": "x", "method": "POST", "path": format!("/v1/sessions/sesn_1/{path}"), "body": body })
     }
 
-    fn session() -> Value {
-        json!({ "id": "sesn_0009z8", "limits": { "steps": 500, "tokens": 100, "cost_usd": 0.25, "wall_seconds": 60 } })
-    }
-
     /// The commands for a way out, each parsed by the real definition.
-    fn commands(way: &Value, sentence: &str) -> Vec<String> {
-        let given = arguments(way, &json!({ "text": sentence }), &session());
+    fn commands(way: &Value) -> Vec<String> {
+        let given = arguments(way, &json!({ "id": "sesn_0009z8" }));
         for (words, _) in &given {
             let words: Vec<&str> = ["tenure"].into_iter().chain(words.iter().map(String::as_str)).collect();
             assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
@@ -196,19 +194,19 @@ mod tests {
         let event = |event: Value| way("events", json!({ "events": [event] }));
         let call = json!({ "type": "user.tool_confirmation", "tool_use_id": "sevt_0123456789" });
         let result = json!({ "type": "user.custom_tool_result", "custom_tool_use_id": "sevt_0123456789" });
-        for (way, sentence, expected) in [
-            (way("resume", json!({})), "", vec!["resume 0009z8"]),
-            (way("cancel", json!({})), "", vec!["cancel 0009z8"]),
-            (way("budget", json!({})), "The limit of steps is reached.", vec!["budget 0009z8 --steps 1000"]),
-            (way("budget", json!({})), "The limit of tokens is reached.", vec!["budget 0009z8 --tokens 200"]),
-            (way("budget", json!({})), "The limit of cost_usd is reached.", vec!["budget 0009z8 --usd 0.5"]),
-            (way("budget", json!({})), "The limit of wall_seconds is reached.", vec!["budget 0009z8 --wall 120s"]),
-            (event(json!({ "type": "user.message" })), "", vec!["send 0009z8 \"…\""]),
-            (event(json!({ "type": "user.interrupt" })), "", vec!["send 0009z8 --interrupt"]),
-            (event(call), "", vec!["approve 0009z8 --call 456789", "deny 0009z8 --call 456789 --because \"…\""]),
-            (event(result), "", vec!["send 0009z8 \"…\" --result-for 456789"]),
+        for (way, expected) in [
+            (way("resume", json!({})), vec!["resume 0009z8"]),
+            (way("cancel", json!({})), vec!["cancel 0009z8"]),
+            (way("budget", json!({ "steps": 1000 })), vec!["budget 0009z8 --steps 1000"]),
+            (way("budget", json!({ "tokens": 200 })), vec!["budget 0009z8 --tokens 200"]),
+            (way("budget", json!({ "cost_usd": 0.5 })), vec!["budget 0009z8 --usd 0.5"]),
+            (way("budget", json!({ "wall_seconds": 120 })), vec!["budget 0009z8 --wall 120s"]),
+            (event(json!({ "type": "user.message" })), vec!["send 0009z8 \"…\""]),
+            (event(json!({ "type": "user.interrupt" })), vec!["send 0009z8 --interrupt"]),
+            (event(call), vec!["approve 0009z8 --call 456789", "deny 0009z8 --call 456789 --because \"…\""]),
+            (event(result), vec!["send 0009z8 \"…\" --result-for 456789"]),
         ] {
-            assert_eq!(commands(&way, sentence), expected);
+            assert_eq!(commands(&way), expected);
         }
     }
 
@@ -257,7 +255,12 @@ mod tests {
             let ways = wire["unblock"].as_array().unwrap();
             assert!(!ways.is_empty(), "{explanation:?}");
             for way in ways {
-                assert!(!commands(way, &explanation.text).is_empty(), "{way}");
+                let mut way = way.clone();
+                if way["path"].as_str().unwrap().ends_with("/budget") {
+                    // The server names the limit, which the core leaves to it.
+                    way["body"] = json!({ "steps": 1000 });
+                }
+                assert!(!commands(&way).is_empty(), "{way}");
             }
         };
         for wait in waits {
@@ -270,6 +273,6 @@ mod tests {
 
     #[test]
     fn a_way_out_that_no_command_knows_is_not_printed() {
-        assert_eq!(commands(&way("teleport", json!({})), ""), Vec::<String>::new());
+        assert_eq!(commands(&way("teleport", json!({}))), Vec::<String>::new());
     }
 }

@@ -8,6 +8,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits for the work; after a second it says what is waited for, with a clock on a terminal.
 pub(crate) async fn watch<T>(what: &str, work: impl Future<Output = T>) -> T {
+    watch_changing(|| what.to_owned(), work).await
+}
+
+/// As [`watch`], for work that knows how far it is.
+pub(crate) async fn watch_changing<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let is_terminal = std::io::stderr().is_terminal();
     let mut seconds = 0_u64;
@@ -22,9 +27,9 @@ pub(crate) async fn watch<T>(what: &str, work: impl Future<Output = T>) -> T {
             Err(_) => {
                 seconds += 1;
                 if is_terminal {
-                    show(&format!("\r{what} … {seconds} s"));
+                    show(&format!("\r\x1b[K{} … {seconds} s", what()));
                 } else if seconds == 1 {
-                    show(&format!("{what} …\n"));
+                    show(&format!("{} …\n", what()));
                 }
             }
         }

@@ -45,10 +45,7 @@ fn an_empty_list_says_how_to_make_one() {
 fn a_definition_that_is_wrong_says_where_and_nothing_is_sent() {
     let house = House::dev();
     house.write("good.toml", "name = \"good\"\nmodel = \"script/echo\"\n");
-    for (text, expected) in [
-        ("name = \"x\"\nmodel = \n", "line 2"),
-        ("model = \"script/echo\"\n", "it has no name"),
-    ] {
+    for (text, expected) in [("name = \"x\"\nmodel = \n", "line 2"), ("model = \"script/echo\"\n", "it has no name")] {
         house.write("bad.toml", text);
         let error = house.run(&["agents", "apply", "good.toml", "bad.toml"]).fails(2);
         assert!(error.contains("bad.toml is no definition of an agent"), "{error}");

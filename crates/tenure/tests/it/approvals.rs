@@ -54,7 +54,10 @@ fn approvals_list_what_waits_with_enough_to_decide() {
 fn of_several_calls_the_one_that_is_meant_must_be_named() {
     let (house, session) = asking();
     let error = redacted(&house.run(&["approve", &session]).fails(2), &[&session]);
-    assert!(error.starts_with("error: 2 calls of …TAIL wait\n  sevt_ID  write  a.txt\n  sevt_ID  write  b.txt\n"), "{error}");
+    assert!(
+        error.starts_with("error: 2 calls of …TAIL wait\n  sevt_ID  write  a.txt\n  sevt_ID  write  b.txt\n"),
+        "{error}"
+    );
     assert!(error.contains("fix:   --call CALL, or --all"), "{error}");
     let listed = house.run(&["approvals", "--json"]).ok().json();
     let call = listed[0]["tool_use_id"].as_str().unwrap();
@@ -98,7 +101,8 @@ do = [{ say = "then {{result}}" }]
     // The command that `why` prints works, with the words filled in.
     let answer = |text: &str| {
         let why = house.run(&["why", &session]).ok().stdout;
-        let (_, command) = why.lines().find_map(|line| line.split_once("--result-for ")).unwrap_or_else(|| panic!("{why}"));
+        let (_, command) =
+            why.lines().find_map(|line| line.split_once("--result-for ")).unwrap_or_else(|| panic!("{why}"));
         let call = command.split_whitespace().next().unwrap();
         house.run(&["send", &session, text, "--result-for", call]).ok();
     };

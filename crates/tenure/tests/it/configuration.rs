@@ -36,7 +36,10 @@ fn a_mistake_in_the_file_is_named_with_line_and_what_was_perhaps_meant() {
         ("[worker]\nslots = 0\n", &["worker.slots must be from 1 to 4096, not 0", "set by "]),
         ("[node]\nheartbeat_seconds = 9\n", &["node.dead_after_seconds must be at least twice"]),
         ("public_url = \"example.com\"\n", &["public_url must start with http:// or https://"]),
-        ("[store]\nurl = \"postgres://db/x\"\n", &["store.url starts with postgres:, and this version knows sqlite: only"]),
+        (
+            "[store]\nurl = \"postgres://db/x\"\n",
+            &["store.url starts with postgres:, and this version knows sqlite: only"],
+        ),
         ("[providers.x]\ndialect = \"gpt\"\n", &["line 2: unknown variant `gpt`", "`anthropic`"]),
         ("listen = \"127.0.0.1:1\n", &["line 1: "]),
     ] {
@@ -63,7 +66,8 @@ fn a_variable_that_is_wrong_is_named() {
     let error = {
         command.env("TENURE_WORKER_SLOTS", "many");
         finish(command)
-    }.fails(2);
+    }
+    .fails(2);
     assert!(error.contains("the variable TENURE_WORKER_SLOTS must be a whole number, not \"many\""), "{error}");
 }
 

@@ -7,9 +7,15 @@ use std::net::TcpListener;
 fn a_wrong_command_line_exits_with_2_and_says_what_was_perhaps_meant() {
     let house = House::empty();
     for (given, expected) in [
-        (&["aprove", "x"][..], "error: unknown command \"aprove\"\n  fix:   did you mean tenure approve?\n  code: command_unknown\n"),
+        (
+            &["aprove", "x"][..],
+            "error: unknown command \"aprove\"\n  fix:   did you mean tenure approve?\n  code: command_unknown\n",
+        ),
         (&["lits"], "error: unknown command \"lits\"\n  fix:   did you mean tenure ps?\n  code: command_unknown\n"),
-        (&["status"], "error: unknown command \"status\"\n  fix:   did you mean tenure why?\n  code: command_unknown\n"),
+        (
+            &["status"],
+            "error: unknown command \"status\"\n  fix:   did you mean tenure why?\n  code: command_unknown\n",
+        ),
     ] {
         assert_eq!(house.run(given).fails(2), expected);
     }
@@ -36,9 +42,22 @@ fn help_is_a_result_and_exits_with_0() {
 #[test]
 fn a_session_that_is_not_there_exits_with_3() {
     let house = House::dev();
-    for given in [&["why", "zzzz"][..], &["logs", "zzzz"], &["send", "zzzz", "x"], &["approve", "zzzz"], &["ls", "zzzz"], &["cat", "zzzz:a"], &["budget", "zzzz", "--usd", "1"]] {
+    for given in [
+        &["why", "zzzz"][..],
+        &["logs", "zzzz"],
+        &["send", "zzzz", "x"],
+        &["approve", "zzzz"],
+        &["ls", "zzzz"],
+        &["cat", "zzzz:a"],
+        &["budget", "zzzz", "--usd", "1"],
+    ] {
         let error = house.run(given).fails(3);
-        assert!(error.starts_with("error: no session whose id ends with \"zzzz\"\n  fix:   tenure ps\n  code: session_not_found\n"), "{given:?}: {error}");
+        assert!(
+            error.starts_with(
+                "error: no session whose id ends with \"zzzz\"\n  fix:   tenure ps\n  code: session_not_found\n"
+            ),
+            "{given:?}: {error}"
+        );
     }
     let whole = house.run(&["why", "sesn_01m8nwet3secztdn85s2t7cthb", "--json"]).fails(3);
     let error: serde_json::Value = serde_json::from_str(&whole).unwrap();
@@ -114,7 +133,10 @@ fn a_server_that_is_not_there_exits_with_9_and_says_what_to_do() {
     for given in [&["ps"][..], &["why", "x"], &["run", "x"], &["logs", "x", "--follow"], &["agents", "list"]] {
         let error = house.run(&[given, &["--server", &address]].concat()).fails(9);
         assert!(error.starts_with(&format!("error: nothing answers at {address}\n")), "{error}");
-        assert!(error.contains("  fix:   tenure dev      check: tenure doctor\n  code: server_unreachable\n"), "{error}");
+        assert!(
+            error.contains("  fix:   tenure dev      check: tenure doctor\n  code: server_unreachable\n"),
+            "{error}"
+        );
     }
     let elsewhere = house.run(&["ps", "--server", "http://tenure.invalid:1"]).fails(9);
     assert!(elsewhere.contains("check the address") && !elsewhere.contains("tenure dev"), "{elsewhere}");

@@ -392,7 +392,8 @@ pub(crate) fn on_a_terminal(mut command: Command) -> Vec<u8> {
     grantpt(&here).unwrap();
     unlockpt(&here).unwrap();
     let name = ptsname(&here, Vec::new()).unwrap();
-    let there = rustix::fs::open(&name, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY, rustix::fs::Mode::empty());
+    let there =
+        rustix::fs::open(&name, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY, rustix::fs::Mode::empty());
     let there = there.unwrap();
     let mut child = command.stdout(there.try_clone().unwrap()).stderr(there).spawn().unwrap();
     drop(command);
@@ -402,4 +403,3 @@ pub(crate) fn on_a_terminal(mut command: Command) -> Vec<u8> {
     child.wait().unwrap();
     shown
 }
-

@@ -77,7 +77,10 @@ fn o_025_crash_between_tool_call_and_tool_result() {
     let said = of_type(&events, "agent.message")[1]["content"][0]["text"].as_str().unwrap();
     assert!(said.contains("unknown"), "the model is told: {said}");
     let shown = house.run(&["logs", &session, "--type", "tool_result"]).ok().stdout;
-    assert!(shown.contains("agent.tool_result             unknown: The outcome of this bash call"), "a person is told: {shown}");
+    assert!(
+        shown.contains("agent.tool_result             unknown: The outcome of this bash call"),
+        "a person is told: {shown}"
+    );
 }
 
 /// All events of a follower until it ends; its lines are JSON.

@@ -15,12 +15,29 @@ fn doctor_has_one_line_per_check_and_says_what_to_do() {
     for check in &checks {
         let (verdict, fix) = (check["verdict"].as_str().unwrap(), check["fix"].as_str().unwrap());
         assert!(!check["why"].as_str().unwrap().is_empty(), "{check}");
-        assert_eq!(verdict == "ok" && !check["check"].as_str().unwrap().starts_with("driver "), fix.is_empty() && !check["check"].as_str().unwrap().starts_with("driver "), "{check}");
+        assert_eq!(
+            verdict == "ok" && !check["check"].as_str().unwrap().starts_with("driver "),
+            fix.is_empty() && !check["check"].as_str().unwrap().starts_with("driver "),
+            "{check}"
+        );
     }
     let names: Vec<&str> = checks.iter().map(|check| check["check"].as_str().unwrap()).collect();
     for wanted in [
-        "configuration", "data folder", "disk space", "store", "key", "port", "public_url", "server", "memory cap",
-        "process cap", "processor cap", "disk quota", "strongest driver", "driver namespace", "driver landlock",
+        "configuration",
+        "data folder",
+        "disk space",
+        "store",
+        "key",
+        "port",
+        "public_url",
+        "server",
+        "memory cap",
+        "process cap",
+        "processor cap",
+        "disk quota",
+        "strongest driver",
+        "driver namespace",
+        "driver landlock",
         "driver process",
     ] {
         assert!(names.contains(&wanted), "{wanted}: {names:?}");
@@ -34,7 +51,10 @@ fn doctor_fails_when_something_must_be_mended() {
     house.write("tenure.toml", "[providers.x]\ndialect = \"openai\"\napi_key_env = \"TEST_KEY_THAT_IS_NOT_SET\"\n");
     let ran = house.run(&["doctor"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("fail  provider x         its key is not there: TEST_KEY_THAT_IS_NOT_SET\n"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("fail  provider x         its key is not there: TEST_KEY_THAT_IS_NOT_SET\n"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -57,7 +77,10 @@ fn z_50_no_reachable_public_url() {
     let here = std::fs::read_to_string(house.path("data/server.url")).unwrap();
     house.write("tenure.toml", format!("public_url = \"{here}\"\n"));
     let reachable = line(&house);
-    assert_eq!((&reachable["verdict"], &reachable["why"]), (&"ok".into(), &format!("{here} answers, seen from here").into()));
+    assert_eq!(
+        (&reachable["verdict"], &reachable["why"]),
+        (&"ok".into(), &format!("{here} answers, seen from here").into())
+    );
 }
 
 #[test]

@@ -13,7 +13,10 @@ do = [{ say = "written" }]
 fn an_empty_house_says_how_to_begin() {
     let house = House::dev();
     let ran = house.run(&["ps"]).ok();
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", "No sessions.\nhint: tenure run \"…\" starts one; tenure demo shows the proof\n"));
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("", "No sessions.\nhint: tenure run \"…\" starts one; tenure demo shows the proof\n")
+    );
     let ran = house.run(&["ps", "--json"]).ok();
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
     let ran = house.run(&["approvals"]).ok();
@@ -117,7 +120,14 @@ fn logs_print_one_line_per_event_and_filter_by_type_and_time() {
     let kinds: Vec<&str> = shown.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     assert_eq!(
         kinds,
-        ["user.message", "session.status_running", "span.model_request_start", "agent.message", "span.model_request_end", "session.status_idle"]
+        [
+            "user.message",
+            "session.status_running",
+            "span.model_request_start",
+            "agent.message",
+            "span.model_request_end",
+            "session.status_idle"
+        ]
     );
     assert!(shown.starts_with("TIME      1  user.message                  hello\n"), "{shown}");
     let filtered = house.run(&["logs", &session, "--type", "message", "--json"]).ok().json();
@@ -141,9 +151,8 @@ fn a_message_goes_on_with_the_session_and_a_repeat_with_its_key_is_harmless() {
     let from_input = house.run_with_input(&["send", &session, "-", "--json"], "three").ok().one();
     assert_eq!(from_input["data"][0]["content"][0]["text"], "three");
     let mut turns = 0;
-    let events = house.until(&session, |event| {
-        event["type"] == "agent.message" && event["content"][0]["text"] == "three"
-    });
+    let events =
+        house.until(&session, |event| event["type"] == "agent.message" && event["content"][0]["text"] == "three");
     for event in &events {
         turns += usize::from(event["type"] == "user.message");
     }
@@ -163,7 +172,8 @@ fn a_session_is_held_goes_on_and_ends_by_command() {
     assert!(shown.contains("‖ paused. ") && shown.contains("tenure resume "), "{shown}");
     let resumed = house.run(&["resume", &session, "--json"]).ok().one();
     assert_eq!(resumed["id"], session.as_str());
-    let events = house.until(&session, |event| event["type"] == "agent.message" && event["content"][0]["text"] == "two");
+    let events =
+        house.until(&session, |event| event["type"] == "agent.message" && event["content"][0]["text"] == "two");
     let place = |is_it: &dyn Fn(&serde_json::Value) -> bool| events.iter().rposition(is_it).unwrap();
     let resumed_at = place(&|event| event["type"] == "session.updated" && event["update"] == "resumed");
     assert!(resumed_at < place(&|event| event["type"] == "span.model_request_start"), "{events:#?}");

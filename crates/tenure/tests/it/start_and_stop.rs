@@ -42,7 +42,10 @@ fn z_55_two_dev_on_one_data_folder() {
     for command in ["dev", "serve"] {
         let error = house.run(&[command, "--listen", "127.0.0.1:0"]).fails(5);
         assert!(error.starts_with("error: another server uses the data folder ~/data\n  tenure dev, pid "), "{error}");
-        assert!(error.contains("fix:   use that one: tenure ps") && error.contains("code: data_folder_in_use"), "{error}");
+        assert!(
+            error.contains("fix:   use that one: tenure ps") && error.contains("code: data_folder_in_use"),
+            "{error}"
+        );
     }
     // The first one is not disturbed.
     house.run(&["ps"]).ok();
