@@ -28,5 +28,5 @@ pub use driver::process::Process as ProcessDriver;
 pub use guest::{LAUNCHER_ARGUMENT, main_if_requested};
 pub use incarnation::Launcher;
 pub use port::*;
-pub use takeover::end_left;
 pub use probe::{Choice, Finding, Verdict, probe, strongest, try_driver};
+pub use takeover::end_left;

@@ -23,6 +23,8 @@ use crate::wire::Mode;
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that a launcher without a pid namespace gets to end its commands by itself.
 const POLITE: Duration = Duration::from_secs(5);
+/// Rounds of looking for survivors before a kill gives up.
+const KILL_ROUNDS: u32 = 2_000;
 /// Time between two looks at a lock that is still held.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -100,6 +102,8 @@ pub(crate) fn end(record: &Record) {
             Mode::Landlock | Mode::Process => {
                 // Its socket is closed: it ends its commands, which only it can find for sure.
                 if !gone(&process, POLITE) {
+                    // Stopped first: it must not report the commands of a lost sandbox as killed ones.
+                    let _ = pidfd_send_signal(&process, Signal::STOP);
                     kill_tree(record.pid);
                     let _ = pidfd_send_signal(&process, Signal::KILL);
                     gone(&process, END_TIMEOUT);
@@ -118,9 +122,18 @@ fn gone(process: &OwnedFd, timeout: Duration) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
+/// Kills what descends from a stopped launcher, to which everything falls that loses its parent.
 fn kill_tree(root: i32) {
-    for row in table::descendants(&table::rows(), &[root]) {
-        kill(row.pid);
+    for _ in 0..KILL_ROUNDS {
+        let living: Vec<_> =
+            table::descendants(&table::rows(), &[root]).into_iter().filter(|row| !row.zombie).collect();
+        if living.is_empty() {
+            return;
+        }
+        for row in living {
+            kill(row.pid);
+        }
+        std::thread::yield_now();
     }
 }
 

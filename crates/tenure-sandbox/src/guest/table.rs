@@ -28,11 +28,13 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn row(pid: i32) -> Option<Row> {
     let fields = stat(pid)?;
+    let threads = fields.get(17)?.parse().ok()?;
     Some(Row {
         pid,
         parent: fields.get(1)?.parse().ok()?,
-        zombie: matches!(fields.first()?.as_str(), "Z" | "X"),
-        threads: fields.get(17)?.parse().ok()?,
+        // One whose first thread has ended looks like a zombie too, and lives on in the others.
+        zombie: matches!(fields.first()?.as_str(), "Z" | "X") && threads <= 1,
+        threads,
         resident_pages: fields.get(21)?.parse().ok()?,
     })
 }

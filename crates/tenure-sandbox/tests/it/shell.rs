@@ -117,6 +117,29 @@ async fn o_064_timeout_leaves_no_children() {
 }
 
 #[tokio::test]
+async fn o_064_a_process_whose_first_thread_has_ended_is_ended_too() {
+    // The process table calls it a zombie while its other thread goes on.
+    let script = "import threading, time, ctypes
+def work():
+    while True:
+        with open(\"out\", \"a\") as out: out.write(\"x\")
+        time.sleep(0.01)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).syscall(60, 0)";
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        let outcome =
+            run(&sandbox, &format!("setsid python3 -c '{script}' & until test -s out; do sleep 0.01; done")).await;
+        assert_eq!(outcome.still_running.len(), 1, "{:?}", outcome.still_running);
+        sandbox.restart().await.expect("restart");
+        let sizes = "a=$(stat -c %s out); sleep 0.3; test $a = $(stat -c %s out) && echo same";
+        assert_eq!(output(&sandbox, sizes).await, "same\n", "{}", driver.name());
+        sandbox.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_dropped_call_ends_its_command() {
     for driver in drivers().await {
         let folders = Folders::new();
