@@ -3,7 +3,6 @@
 use crate::commands;
 use crate::config::Flags;
 use crate::connection::Target;
-use crate::demo;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Format};
 use crate::suggest;
@@ -114,9 +113,6 @@ pub(crate) enum Command {
     Completions(commands::completions::Completions),
     /// Versions of this program and of the server.
     Version(commands::version::Version),
-    /// The outside job of the demo.
-    #[command(name = demo::CI_JOB, hide = true)]
-    DemoCi(commands::demo::Ci),
 }
 
 /// Reads the arguments, runs the command, shows what went wrong.
@@ -174,7 +170,6 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Config(command) => command.run(common),
         Command::Completions(command) => command.run(),
         Command::Version(command) => command.run(common).await,
-        Command::DemoCi(command) => command.run().await,
     }
 }
 

@@ -24,5 +24,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // First of all, before threads exist: this process may be meant as the launcher of a sandbox.
     tenure_sandbox::main_if_requested();
+    // Not a command of the command line: it is for the demo alone.
+    if let Some(exit) = demo::ci_job_if_requested() {
+        return exit;
+    }
     cli::main()
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::Exit;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -47,4 +48,13 @@ fn requests(last_moment: Duration) -> std::io::Result<Requests> {
         std::process::exit(Exit::Failed as i32);
     });
     Ok(requests)
+}
+
+/// The parent holds the other end of our standard input and never writes: the end means that it is
+/// gone, or wants us to stop.
+pub(crate) async fn with_parent(stop: CancellationToken) {
+    let mut byte = [0];
+    let mut input = tokio::io::stdin();
+    while matches!(input.read(&mut byte).await, Ok(1..)) {}
+    stop.cancel();
 }

@@ -8,8 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// Scenarios that exist without any file.
-pub const BUILT_IN_SCENARIOS: &[(&str, &str)] =
-    &[("echo", include_str!("library/echo.toml")), ("instant", include_str!("library/instant.toml"))];
+pub const BUILT_IN_SCENARIOS: &[(&str, &str)] = &[
+    ("demo-coder", include_str!("library/demo-coder.toml")),
+    ("demo-payer", include_str!("library/demo-payer.toml")),
+    ("echo", include_str!("library/echo.toml")),
+    ("instant", include_str!("library/instant.toml")),
+];
 
 /// A folder of scenario files; a file that changed is read again.
 #[derive(Debug)]

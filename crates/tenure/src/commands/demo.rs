@@ -23,16 +23,3 @@ impl Demo {
         Ok(if holds { Exit::Ok } else { Exit::Failed })
     }
 }
-
-/// Where the outside job posts its result.
-#[derive(Args, Debug)]
-pub(crate) struct Ci {
-    url: String,
-}
-
-impl Ci {
-    pub(crate) async fn run(self) -> Result<Exit, Failure> {
-        demo::ci_job(&self.url).await?;
-        Ok(Exit::Ok)
-    }
-}

@@ -17,6 +17,9 @@ pub(crate) struct Serve {
     /// Address and port; port 0 picks one [env: TENURE_LISTEN].
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Stops when standard input ends: the parent is gone.
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 impl Serve {
@@ -28,6 +31,9 @@ impl Serve {
         let _held = data_lock::hold(&config, "serve")?;
         let (listener, url) = listen(&config, "serve").await?;
         let stop = stop::on_signals().map_err(anyhow::Error::from)?;
+        if self.with_parent {
+            tokio::spawn(stop::with_parent(stop.clone()));
+        }
         let ready = || match format {
             Format::Json => output::json(&ready(&config, &url)),
             Format::Human => {

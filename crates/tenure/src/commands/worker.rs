@@ -8,8 +8,6 @@ use crate::output::{self, Format};
 use crate::{compose, logging, stop};
 use clap::Args;
 use serde_json::json;
-use tokio::io::AsyncReadExt;
-use tokio_util::sync::CancellationToken;
 
 /// Flags of a worker.
 #[derive(Args, Debug)]
@@ -38,7 +36,7 @@ impl Worker {
         prepare_data(&config.data)?;
         let stop = stop::on_signals().map_err(anyhow::Error::from)?;
         if self.with_parent {
-            tokio::spawn(stop_with_parent(stop.clone()));
+            tokio::spawn(stop::with_parent(stop.clone()));
         }
         match format {
             Format::Json => output::json(&json!({
@@ -57,12 +55,4 @@ impl Worker {
         compose::run_worker(&config, stop).await?;
         Ok(Exit::Ok)
     }
-}
-
-/// The parent holds the other end of our standard input and never writes: the end means that it died.
-async fn stop_with_parent(stop: CancellationToken) {
-    let mut byte = [0];
-    let mut input = tokio::io::stdin();
-    while matches!(input.read(&mut byte).await, Ok(1..)) {}
-    stop.cancel();
 }

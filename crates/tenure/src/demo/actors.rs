@@ -24,7 +24,7 @@ const WORDS_BEFORE_KILL: usize = 5;
 /// Lets the coder work; with a house, its worker is killed twice on the way.
 pub(crate) async fn coder(
     client: &Client,
-    driver: &str,
+    driver: Option<&str>,
     mut house: Option<&mut House>,
     proof: &mut Proof,
 ) -> Result<Run> {
@@ -35,7 +35,7 @@ pub(crate) async fn coder(
         ]},
         { "type": "tenure_toolset" },
     ]);
-    let session = start(client, "script/coder", driver, tools, "Fix the failing test").await?;
+    let session = start(client, "script/demo-coder", driver, tools, "Fix the failing test").await?;
     for (path, content) in PROJECT {
         client
             .put(
@@ -98,9 +98,9 @@ pub(crate) async fn coder(
 }
 
 /// Lets the payer work, and kills its worker while the payment is on its way.
-pub(crate) async fn payer(client: &Client, driver: &str, house: &mut House, proof: &mut Proof) -> Result<Run> {
+pub(crate) async fn payer(client: &Client, driver: Option<&str>, house: &mut House, proof: &mut Proof) -> Result<Run> {
     let tools = json!([{ "type": "agent_toolset_20260401" }]);
-    let session = start(client, "script/payer", driver, tools, "Pay the invoice").await?;
+    let session = start(client, "script/demo-payer", driver, tools, "Pay the invoice").await?;
     let mut run = Run::new(session);
     let mut stream = client.events(&run.session, From::Start, false).await?;
     say(client, &run.session, "Pay the invoice, once.").await?;
@@ -125,8 +125,11 @@ pub(crate) async fn payer(client: &Client, driver: &str, house: &mut House, proo
     }
 }
 
-async fn start(client: &Client, model: &str, driver: &str, tools: Value, title: &str) -> Result<String> {
-    let environment = json!({ "name": "demo", "config": { "type": "cloud", "driver": driver } });
+async fn start(client: &Client, model: &str, driver: Option<&str>, tools: Value, title: &str) -> Result<String> {
+    let mut environment = json!({ "name": "demo", "config": { "type": "cloud" } });
+    if let Some(driver) = driver {
+        environment["config"]["driver"] = driver.into();
+    }
     let environment = client.post(&["v1", "environments"], &environment).await.context("create the environment")?;
     let agent = json!({ "name": title, "model": model, "tools": tools });
     let agent = client.post(&["v1", "agents"], &agent).await.context("create the agent")?;

@@ -6,10 +6,14 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 use tenure_api::client::Client;
 use tenure_sandbox::Launcher;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+
+/// How long a child may take to stop before it is killed: longer than its grace time.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// A server and its worker in a data folder of their own.
 pub(crate) struct House {
@@ -41,14 +45,9 @@ impl House {
     pub(crate) async fn build(data: Option<PathBuf>, proof: &mut Proof) -> Result<Self> {
         let is_temporary = data.is_none();
         let folder = data.unwrap_or_else(|| std::env::temp_dir().join(format!("tenure-demo-{}", std::process::id())));
-        let scenarios = folder.join("scenarios");
-        std::fs::create_dir_all(&scenarios).with_context(|| format!("make {}", scenarios.display()))?;
-        std::fs::write(scenarios.join("coder.toml"), include_str!("coder.toml"))?;
-        std::fs::write(scenarios.join("payer.toml"), include_str!("payer.toml"))?;
-        let config = format!(
-            "[providers.script]\ndialect = \"script\"\nscenarios = {:?}\n\n[node]\nheartbeat_seconds = 1\ndead_after_seconds = 4\n",
-            scenarios.display().to_string()
-        );
+        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        // Short times, so that a dead worker is noticed while somebody watches.
+        let config = "[node]\nheartbeat_seconds = 1\ndead_after_seconds = 4\n\n[worker]\ngrace_seconds = 2\n";
         std::fs::write(folder.join("tenure.toml"), config)?;
         let mut server = command(&folder, "serve")
             .args(["--listen", "127.0.0.1:0"])
@@ -80,11 +79,18 @@ impl House {
         Ok(())
     }
 
+    /// Stops both processes in order and removes what the demo made.
     pub(crate) async fn stop(mut self) {
+        // The end of its input asks a child to stop, the worker first.
         for child in self.worker.iter_mut().chain([&mut self.server]) {
-            let _ = child.kill().await;
+            drop(child.stdin.take());
+            if tokio::time::timeout(LAST_WAIT, child.wait()).await.is_err() {
+                // It may have ended between the two calls.
+                let _ = child.kill().await;
+            }
         }
         if self.is_temporary {
+            // A leftover in the temporary folder does no harm.
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
@@ -97,14 +103,22 @@ fn pid(child: &Child) -> u32 {
 fn command(folder: &std::path::Path, name: &str) -> Command {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tenure"));
     let mut command = Command::new(program);
+    for (variable, _) in std::env::vars_os() {
+        // Settings of the person who watches are for their own server: a store address would be used here.
+        if variable.to_string_lossy().starts_with("TENURE_") && variable != "TENURE_LOG" {
+            command.env_remove(variable);
+        }
+    }
     command
         .arg(name)
+        .arg("--with-parent")
         .arg("--json")
         .arg("--config")
         .arg(folder.join("tenure.toml"))
         .arg("--data")
         .arg(folder.join("data"));
-    command.stdin(Stdio::null()).kill_on_drop(true);
+    // Its own group: Ctrl-C reaches this process alone, which then stops its children in order.
+    command.process_group(0).stdin(Stdio::piped()).kill_on_drop(true);
     if std::env::var_os("TENURE_DEMO_LOGS").is_none() {
         command.stderr(Stdio::null());
     }

@@ -1,9 +1,11 @@
 //! What was seen, and the table that says whether the promises held.
 
 use super::text;
+use crate::output::{self, inert};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::Write;
 use tenure_api::client::Client;
 
 /// What a client saw of one session.
@@ -100,26 +102,30 @@ pub(crate) struct Proof {
     checks: Vec<(String, bool)>,
     counters: Vec<(String, usize)>,
     spans: Vec<Value>,
+    /// Whose spans they are.
+    session: String,
 }
+
+/// Characters of a line about an event.
+const LINE_CHARS: usize = 110;
 
 impl Proof {
     pub(crate) fn new(is_json: bool) -> Self {
-        Self { is_json, checks: Vec::new(), counters: Vec::new(), spans: Vec::new() }
+        Self { is_json, checks: Vec::new(), counters: Vec::new(), spans: Vec::new(), session: String::new() }
     }
 
     /// A line for people.
     pub(crate) fn say(&self, line: &str) {
-        eprintln!("{line}");
+        output::say(line);
     }
 
     pub(crate) fn warn(&self, line: &str) {
-        eprintln!("WARNING: {line}");
+        output::say(&format!("WARNING: {}", inert::line(line)));
     }
 
     /// One line per event that matters to people.
     pub(crate) fn event(&self, kind: &str, event: &Value) {
-        let first =
-            |value: &Value| value[0]["text"].as_str().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        let first = |value: &Value| value[0]["text"].as_str().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
         let line = match kind {
             "agent.message" => format!("agent     {}", first(&event["content"])),
             "agent.tool_use" => format!("call      {} {}", text(event, "name"), event["input"]),
@@ -129,8 +135,7 @@ impl Proof {
             "environment.reset" => "reset     the sandbox was started anew; its files are as they were".to_owned(),
             _ => return,
         };
-        let short: String = line.chars().take(110).collect();
-        eprintln!("    {short}");
+        output::say(&format!("    {}", inert::brief(&line, LINE_CHARS)));
     }
 
     pub(crate) fn check(&mut self, what: &str, holds: bool) {
@@ -145,6 +150,7 @@ impl Proof {
     pub(crate) async fn timeline(&mut self, client: &Client, run: &Run) -> Result<()> {
         let listed = client.list(&["v1", "sessions", &run.session, "timeline"], &[], 500).await?;
         self.spans = listed.data;
+        self.session.clone_from(&run.session);
         Ok(())
     }
 
@@ -156,24 +162,31 @@ impl Proof {
                 self.checks.iter().map(|(what, holds)| json!({ "check": what, "holds": holds })).collect();
             let counters: BTreeMap<&str, usize> =
                 self.counters.iter().map(|(what, count)| (what.as_str(), *count)).collect();
-            println!("{}", json!({ "holds": holds, "checks": checks, "counters": counters, "timeline": self.spans }));
+            let proof = json!({ "holds": holds, "checks": checks, "counters": counters, "timeline": self.spans });
+            print(&proof.to_string());
             return holds;
         }
-        println!("\nTimeline of the run that was killed twice");
+        print(&format!("\nTimeline of the session {}", self.session));
         for span in &self.spans {
             let at = |name: &str| span[name].as_str().unwrap_or("").get(11..23).unwrap_or("").to_owned();
             let label =
                 ["title", "name", "model", "label"].iter().find_map(|name| span[*name].as_str()).unwrap_or_default();
             let failed = span["outcome"].as_str().map(|outcome| format!("  {outcome}")).unwrap_or_default();
-            println!("  {:12} {:12} {:10} {label}{failed}", at("start"), at("end"), text(span, "kind"));
+            let line = format!("{:12} {:12} {:10} {label}{failed}", at("start"), at("end"), text(span, "kind"));
+            print(&format!("  {}", inert::line(&line)));
         }
-        println!("\nProof");
+        print("\nProof");
         for (what, holds) in &self.checks {
-            println!("  {}  {what}", if *holds { "holds " } else { "BROKEN" });
+            print(&format!("  {}  {what}", if *holds { "holds " } else { "BROKEN" }));
         }
         for (what, count) in &self.counters {
-            println!("  {count:6}  {what}");
+            print(&format!("  {count:6}  {what}"));
         }
         holds
     }
+}
+
+/// A line of result. A reader that went away must not change what the exit code says.
+fn print(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

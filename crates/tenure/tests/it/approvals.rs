@@ -66,9 +66,13 @@ fn of_several_calls_the_one_that_is_meant_must_be_named() {
     let denied = house.run(&["deny", &session, "--because", "no b"]).ok();
     assert_eq!(redacted(&denied.stdout, &[&session]), "Denied. …TAIL is runnable; the model is told.\n");
     let events = until_end_of_turn(&house, &session);
-    let results: Vec<&Value> = events.iter().filter(|event| event["type"] == "agent.tool_result").collect();
-    assert_eq!(results.iter().map(|result| &result["is_error"]).collect::<Vec<_>>(), [false, true]);
-    assert!(results[1]["content"].to_string().contains("no b"), "{results:#?}");
+    let result = |call: &Value| {
+        let of_call = |event: &&Value| event["type"] == "agent.tool_result" && event["tool_use_id"] == call["tool_use_id"];
+        events.iter().find(of_call).unwrap()
+    };
+    assert_eq!(result(&listed[0])["is_error"], false);
+    assert_eq!(result(&listed[1])["is_error"], true);
+    assert!(result(&listed[1])["content"].to_string().contains("no b"), "{events:#?}");
     assert_eq!(house.run(&["ls", &session]).ok().stdout, "a.txt\n");
     let again = house.run(&["approve", &session]).fails(3);
     assert!(again.contains("no call of …") && again.contains("code: approval_not_found"), "{again}");
