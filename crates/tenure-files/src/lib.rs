@@ -9,6 +9,7 @@ mod archive;
 mod error;
 mod pack;
 mod path;
+mod remove;
 mod workspace;
 
 pub use archive::{ImportLimits, Imported};

@@ -342,7 +342,7 @@ impl Workspace {
     }
 
     /// The folder that holds a path, and the name in it; no name for the workspace itself.
-    fn parent(&self, path: &[u8]) -> Result<(OwnedFd, Option<Vec<u8>>), Error> {
+    pub(crate) fn parent(&self, path: &[u8]) -> Result<(OwnedFd, Option<Vec<u8>>), Error> {
         let parts = parts(path)?;
         let (name, folders) = match parts.split_last() {
             Some((name, folders)) => (Some(name.to_vec()), folders),
@@ -405,7 +405,7 @@ impl OpenFile {
     }
 }
 
-fn draft_name() -> Vec<u8> {
+pub(crate) fn draft_name() -> Vec<u8> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!(".tenure-draft-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)).into_bytes()

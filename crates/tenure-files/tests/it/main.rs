@@ -1,6 +1,9 @@
 //! The workspace against hostile content.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod bombs;
+mod pack;
+
 use std::io::Cursor;
 use std::os::unix::fs::symlink;
 use tenure_files::{EntryKind, ImportLimits, Kind, Workspace};
