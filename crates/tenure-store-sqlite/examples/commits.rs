@@ -7,7 +7,8 @@ fn main() {
     let folder = PathBuf::from(std::env::args().nth(1).expect("give an empty folder on the disk to measure"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
     println!("{:>6} {:>8} {:>10} {:>10} {:>10}", "open", "what", "commits/s", "p50 ms", "p99 ms");
-    let only: Option<usize> = std::env::args().nth(2).map(|text| text.parse().expect("the second argument is a number"));
+    let only: Option<usize> =
+        std::env::args().nth(2).map(|text| text.parse().expect("the second argument is a number"));
     let sizes = [(1, 500), (64, 20_000), (1_024, 40_000)];
     let wanted = sizes.into_iter().filter(|(concurrency, _)| only.is_none_or(|only| only == *concurrency));
     for (round, (concurrency, commits)) in wanted.clone().chain(wanted).enumerate() {

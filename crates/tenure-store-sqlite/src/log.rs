@@ -19,8 +19,9 @@ use tenure_store::Error;
 /// Pages in the log from which it is copied back.
 const COPY_PAGES: i64 = 2_000;
 
-/// Pages in the log from which it is started again.
-const RESTART_PAGES: i64 = 16_000;
+/// Pages in the log from which it is started again. Not more: until the log's file has once had this size,
+/// each commit makes it longer, and the file system writes that down with every fsync.
+const RESTART_PAGES: i64 = 4_000;
 
 /// Bytes of the log's file above which it is cut.
 const MAX_LOG_BYTES: u64 = 256 * 1024 * 1024;
