@@ -1,5 +1,8 @@
 //! The commands that exist, and the way from arguments to an exit code.
 
+#[cfg(test)]
+mod reference;
+
 use crate::commands;
 use crate::config::Flags;
 use crate::connection::Target;

@@ -37,13 +37,14 @@ pub(crate) fn summary(event: &Value) -> String {
         "session.status_terminated" => brief(&event.get("end").map(compact).unwrap_or_default()),
         "session.error" => brief(event.pointer("/error/message").and_then(Value::as_str).unwrap_or("")),
         "environment.started" => environment(event),
-        "environment.reset" => brief(&format!("files are as they were; {}", text(event, "reason"))),
+        "environment.reset" => brief(text(event, "reason")),
         "session.tool_started" => format!("call …{}", tail(text(event, "tool_use_id"))),
         "user.tool_confirmation" => {
             let because = text(event, "deny_message");
             let because = if because.is_empty() { String::new() } else { format!(": {because}") };
             brief(&format!("{} of …{}{because}", text(event, "result"), tail(text(event, "tool_use_id"))))
         }
+        "session.wait_resolved" => brief(text(event, "resolution")),
         "session.callback_created" => brief(&format!("{} …{}", text(event, "label"), tail(text(event, "callback_id")))),
         "session.wait_started" => brief(&wait(event.get("wait").unwrap_or(&Value::Null))),
         "span.model_request_start" => {

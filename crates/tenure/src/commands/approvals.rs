@@ -60,12 +60,13 @@ pub(crate) async fn list(client: &Client) -> Result<Vec<Value>, Failure> {
     Ok(ask(client.list(&["v1", "approvals"], &[], MOST)).await?.data)
 }
 
+/// Fields of which the first one there says most about a call.
+pub(crate) const MAIN_FIELDS: [&str; 6] = ["command", "file_path", "path", "pattern", "url", "question"];
+
 /// What a call would do, in one line.
 pub(crate) fn input(approval: &Value, most: usize) -> String {
     let input = approval.get("input").cloned().unwrap_or(Value::Null);
-    let main = ["command", "file_path", "path", "pattern", "url", "question"]
-        .iter()
-        .find_map(|name| input.get(name).and_then(Value::as_str));
+    let main = MAIN_FIELDS.iter().find_map(|name| input.get(name).and_then(Value::as_str));
     inert::brief(&main.map_or_else(|| input.to_string(), str::to_owned), most)
 }
 

@@ -57,6 +57,7 @@ impl Calls {
         let mut events = Vec::new();
         for call in &calls {
             output::say(&format!("{}   {}", inert::line(text(call, "name")), shown(call)));
+            details(call).iter().for_each(|line| output::say(line));
             if consent == Consent::Ask && !asked("Approve this once? [y/N] ")? {
                 continue;
             }
@@ -120,6 +121,27 @@ impl Calls {
             }
         }
     }
+}
+
+/// The rest of the input, such as the content that would be written: a person decides about all of it.
+fn details(call: &Value) -> Vec<String> {
+    /// Most lines of one field; the rest is counted.
+    const MOST_LINES: usize = 40;
+    let mut lines = Vec::new();
+    for (name, value) in call.get("input").and_then(Value::as_object).into_iter().flatten() {
+        if approvals::MAIN_FIELDS.contains(&name.as_str()) {
+            continue;
+        }
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        lines.push(format!("  {}:", inert::line(name)));
+        let all = inert::text(&value);
+        lines.extend(all.lines().take(MOST_LINES).map(|line| format!("    {line}")));
+        let rest = all.lines().count().saturating_sub(MOST_LINES);
+        if rest > 0 {
+            lines.push(format!("    … {rest} more lines: tenure approvals --json"));
+        }
+    }
+    lines
 }
 
 fn shown(call: &Value) -> String {

@@ -4,13 +4,14 @@ use super::serve::{listen, prepare_data, ready};
 use crate::cli::Common;
 use crate::config::{self, Config, Flags};
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format};
+use crate::output::{self, Format, inert};
 use crate::stop::{self, Requests};
 use crate::{compose, data_lock, logging};
 use clap::Args;
 use rand::Rng;
 use std::process::Stdio;
 use std::time::Duration;
+use tenure_sandbox::{Choice, Launcher};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,7 @@ impl Dev {
                 Format::Json => output::json(&ready(&config, &url)),
                 Format::Human => {
                     self.greet(&config, &url);
+                    tokio::spawn(tell_sandbox());
                     Ok(())
                 }
             }
@@ -74,7 +76,7 @@ impl Dev {
         output::say(&format!("  data     {}   (kept after exit)", config::shown(&config.data)));
         match self.no_worker {
             true => output::say("  worker   none; start one: tenure worker"),
-            false => output::say(&format!("  worker   {} slots; sandbox: tenure doctor", config.worker.slots)),
+            false => output::say(&format!("  worker   {} slots", config.worker.slots)),
         }
         match (&config.models.default, config.providers.is_empty()) {
             (Some(model), _) => output::say(&format!("  model    {model}")),
@@ -82,6 +84,19 @@ impl Dev {
             (None, true) => output::say("  model    none configured; tenure demo needs none"),
         }
         output::hint("tenure run --model script/echo \"hello\"      Ctrl-C stops; sessions go on at the next start");
+    }
+}
+
+/// Says whether the driver that environments use by default works here: without it every command fails.
+async fn tell_sandbox() {
+    match tenure_sandbox::strongest(Launcher::default()).await {
+        Ok(choice) if choice.refused.is_empty() => output::say(&format!("  sandbox  {}", choice.driver.name())),
+        Ok(Choice { refused, .. }) | Err(refused) => {
+            for (name, why) in refused {
+                output::say(&format!("WARNING: the sandbox driver {name} does not work here: {}", inert::line(&why)));
+            }
+            output::hint("tenure doctor says what to do; an environment with another driver works all the same");
+        }
     }
 }
 

@@ -164,6 +164,7 @@ fn why(session: &Value) -> String {
             format!("answer to {}", names.join(", "))
         }
         "backoff" | "upstream" | "condition" => format!("{}{next}", field("class").replace('_', " ")),
+        "callback" => format!("callback{}", next.replace("next in", "gives up in")),
         "budget" => format!("limit of {} reached", limit(field("limit"))),
         kind => format!("{}{next}", kind.replace('_', " ")),
     }

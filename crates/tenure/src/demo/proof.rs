@@ -125,7 +125,8 @@ impl Proof {
 
     /// One line per event that matters to people.
     pub(crate) fn event(&self, kind: &str, event: &Value) {
-        let first = |value: &Value| value[0]["text"].as_str().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        let first =
+            |value: &Value| value[0]["text"].as_str().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
         let line = match kind {
             "agent.message" => format!("agent     {}", first(&event["content"])),
             "agent.tool_use" => format!("call      {} {}", text(event, "name"), event["input"]),
@@ -135,7 +136,8 @@ impl Proof {
             "environment.reset" => "reset     the sandbox was started anew; its files are as they were".to_owned(),
             _ => return,
         };
-        output::say(&format!("    {}", inert::brief(&line, LINE_CHARS)));
+        let shown: String = inert::line(&line).chars().take(LINE_CHARS).collect();
+        output::say(&format!("    {shown}"));
     }
 
     pub(crate) fn check(&mut self, what: &str, holds: bool) {

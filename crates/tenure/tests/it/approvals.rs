@@ -63,11 +63,13 @@ fn of_several_calls_the_one_that_is_meant_must_be_named() {
     let call = listed[0]["tool_use_id"].as_str().unwrap();
     let approved = house.run(&["approve", &session, "--call", &call[call.len() - 6..]]).ok();
     assert_eq!(redacted(&approved.stdout, &[&session]), "Approved once. …TAIL is runnable.\n");
+    assert_eq!(approved.stderr, "write   a.txt\n  content:\n    a\n", "a person sees all of what is allowed");
     let denied = house.run(&["deny", &session, "--because", "no b"]).ok();
     assert_eq!(redacted(&denied.stdout, &[&session]), "Denied. …TAIL is runnable; the model is told.\n");
     let events = until_end_of_turn(&house, &session);
     let result = |call: &Value| {
-        let of_call = |event: &&Value| event["type"] == "agent.tool_result" && event["tool_use_id"] == call["tool_use_id"];
+        let of_call =
+            |event: &&Value| event["type"] == "agent.tool_result" && event["tool_use_id"] == call["tool_use_id"];
         events.iter().find(of_call).unwrap()
     };
     assert_eq!(result(&listed[0])["is_error"], false);

@@ -18,7 +18,10 @@ pub(crate) struct Ran {
     /// Exit code; -1 for a signal.
     pub(crate) code: i32,
     pub(crate) stdout: String,
+    /// Without the lines about progress, which come or not as the machine is slow or fast.
     pub(crate) stderr: String,
+    /// What was waited for longer than a second.
+    pub(crate) progress: Vec<String>,
 }
 
 impl Ran {
@@ -55,10 +58,14 @@ impl Ran {
 
 impl From<Output> for Ran {
     fn from(output: Output) -> Self {
+        let said = String::from_utf8(output.stderr).unwrap();
+        let (progress, stderr): (Vec<&str>, Vec<&str>) =
+            said.split_inclusive('\n').partition(|line| line.ends_with(" …\n"));
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
+            stderr: stderr.concat(),
+            progress: progress.into_iter().map(|line| line.trim_end().to_owned()).collect(),
         }
     }
 }
@@ -272,7 +279,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         // What long-running commands log would mix with the output of the tests; failures show the rest.
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();

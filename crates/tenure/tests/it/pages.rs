@@ -36,8 +36,6 @@ fn doctor_has_one_line_per_check_and_says_what_to_do() {
         "processor cap",
         "disk quota",
         "strongest driver",
-        "driver namespace",
-        "driver landlock",
         "driver process",
     ] {
         assert!(names.contains(&wanted), "{wanted}: {names:?}");

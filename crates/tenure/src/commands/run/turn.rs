@@ -6,7 +6,7 @@ use crate::follow;
 use crate::output::{self, Format, inert, time};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use tenure_api::client::{Client, From, Next};
+use tenure_api::client::{Client, From, Next, is_loopback_address};
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,13 @@ fn end_of(event: &Value) -> Option<TurnEnd> {
         }),
         _ => None,
     }
+}
+
+/// Whether a result gives a callback link that only this machine reaches (hazard Z-50).
+fn leads_to_this_machine(event: &Value) -> bool {
+    let given = serde_json::from_str::<Value>(&follow::content(event)).unwrap_or(Value::Null);
+    let url = text(&given, "url");
+    url.contains("/v1/callbacks/") && is_loopback_address(url)
 }
 
 /// Prints events: the agent's words on stdout, the rest on stderr.
@@ -130,6 +137,11 @@ impl Printer {
             "agent.tool_result" if event.get("is_error").and_then(Value::as_bool) == Some(true) => {
                 self.note(&format!("  {}", follow::summary(event)))?
             }
+            "agent.tool_result" if leads_to_this_machine(event) => {
+                output::say("warning: the callback link leads to this machine only; jobs elsewhere cannot answer it");
+                output::hint("set public_url in tenure.toml; tenure doctor checks it");
+            }
+            "environment.reset" => self.note("  the sandbox was started anew; files are as they were")?,
             "session.error" => self.note(&format!("! {}", follow::summary(event)))?,
             "session.wait_started" => self.note(&format!("  waits: {}", follow::summary(event)))?,
             "session.status_idle" if text(&event["stop_reason"], "type") == "requires_action" => {
