@@ -2,6 +2,8 @@
 //! when it is idle. Their files stay (design 4.8).
 
 mod outputs;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use crate::services::Services;
@@ -258,7 +260,7 @@ impl Sandboxes {
             None => return,
         };
         let left = list(&*incarnation).await;
-        if !left.is_empty() && used_at.elapsed() < idle * BACKGROUND_TIMES {
+        if !left.is_empty() && used_at.elapsed() < idle.saturating_mul(BACKGROUND_TIMES) {
             return;
         }
         self.note_ended(session, "Nothing used it for too long", &left);

@@ -56,8 +56,9 @@ impl Advance {
                 next = running.next() => next,
                 stop = self.must_stop() => {
                     stop?;
-                    // The processes are gone before the log says so (promise P15); what the calls gave
-                    // is dropped, the intake of the interrupt gives them their results.
+                    // The launcher is told to end the processes, and does so before it takes another
+                    // command; a cancel waits for the end of the whole sandbox besides (promise P15).
+                    // What the calls gave is dropped: the intake of the interrupt gives them their results.
                     cancel.cancel();
                     let _ = tokio::time::timeout(KILL_TIME, running.by_ref().for_each(|_| std::future::ready(()))).await;
                     return Ok(());

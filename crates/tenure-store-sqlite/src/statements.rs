@@ -76,7 +76,7 @@ statements! {
 
     /// The fence: everything else of a commit hangs on the row that this returns.
     CHECKPOINT = "UPDATE heads SET last_seq = ?4, consumed = max(consumed, ?5), commit_id = ?6, \
-                  claims = iif(?7, 0, claims), updated_at = ?8, body = ?9 \
+                  claims = iif(?7, 1, claims), updated_at = ?8, body = ?9 \
                   WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1 AND last_seq = ?10 AND inbox_tail >= ?5 \
                   RETURNING inbox_tail, consumed";
     FENCE_STATE = "SELECT state, epoch, nonce, commit_id, last_seq, inbox_tail, consumed FROM heads WHERE id = ?1";

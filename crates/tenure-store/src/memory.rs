@@ -346,7 +346,7 @@ impl Data {
         head.commit = Some(commit_id);
         head.updated_at = now;
         if events.iter().any(|event| event.body.is_progress()) {
-            head.claims = 0;
+            head.claims = 1;
         }
         head.log.extend(events);
         head.session = session;

@@ -259,7 +259,8 @@ pub struct Leased {
     /// What waits in the inbox, oldest first, at most [`MAX_PAGE`].
     pub inbox: Vec<(u64, Input)>,
     /// Claims of this session since it last moved, this one included: those that ended in good order
-    /// are taken back, and a commit with an event that is progress starts anew (promise P13).
+    /// are taken back, and a commit with an event that is progress starts anew with its own lease
+    /// (promise P13).
     pub claims: u32,
     /// When it became runnable.
     pub queued_at: Timestamp,

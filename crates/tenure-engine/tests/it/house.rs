@@ -1,18 +1,19 @@
 //! A store, an agent, and workers that can be started and stopped.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::*;
 use tenure_engine::{Ended, EventMasker, Folders, Options, Sandboxes, Worker};
 use tenure_model::Providers;
+use tenure_sandbox::{Driver, LAUNCHER_ARGUMENT, Launcher, ProcessDriver};
 use tenure_store::*;
 use tenure_store_sqlite::Sqlite;
 use tokio_util::sync::CancellationToken;
 
 /// How long a test waits for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct House {
     pub(crate) store: Arc<Sqlite>,
@@ -35,13 +36,57 @@ impl Running {
     }
 }
 
+/// How the workers of a house behave.
+pub(crate) fn options(data: &Path) -> Options {
+    Options {
+        slots: 8,
+        quantum: Duration::from_secs(45),
+        short_wait: Duration::from_millis(200),
+        grace: Duration::from_secs(1),
+        heartbeat: Duration::from_millis(500),
+        dead_after: Duration::from_secs(5),
+        sandbox_idle: Duration::from_secs(60),
+        data: data.to_owned(),
+        public_url: "http://127.0.0.1:1".into(),
+        installation_key: [7; 32],
+        node_key: "node".into(),
+        internal_listen: "127.0.0.1:0".parse().unwrap(),
+    }
+}
+
+/// The driver that works on every machine; what it does not isolate does not matter here.
+pub(crate) fn drivers() -> Vec<Arc<dyn Driver>> {
+    let program = env!("CARGO_BIN_EXE_engine-launcher").into();
+    vec![Arc::new(ProcessDriver::new(Launcher { program, arguments: vec![LAUNCHER_ARGUMENT.to_owned()] }))]
+}
+
+/// Starts a worker of the house in `data`.
+pub(crate) async fn start(
+    data: &Path,
+    store: Arc<Sqlite>,
+    drivers: Vec<Arc<dyn Driver>>,
+    masker: EventMasker,
+    options: Options,
+) -> Worker {
+    let models = Arc::new(Providers::scripted(Some(data.join("scenarios"))));
+    let folders = Folders { data: data.to_owned() };
+    let sandboxes = Arc::new(Sandboxes::new(drivers, folders, Vec::new()));
+    Worker::start(store, models, sandboxes, masker, options).await.unwrap()
+}
+
 impl House {
-    /// A house whose model plays `scenario`.
+    /// A house whose model plays `scenario`; `{f}` in it is the data folder.
     pub(crate) async fn new(scenario: &str) -> Self {
+        Self::with(scenario, Effect::Once).await
+    }
+
+    /// A house in which commands of the bash tool have this effect class.
+    pub(crate) async fn with(scenario: &str, effect: Effect) -> Self {
         let data = tempfile::tempdir().unwrap();
         let scenarios = data.path().join("scenarios");
         std::fs::create_dir_all(&scenarios).unwrap();
-        std::fs::write(scenarios.join("test.toml"), scenario).unwrap();
+        let folder = data.path().to_str().unwrap();
+        std::fs::write(scenarios.join("test.toml"), scenario.replace("{f}", folder)).unwrap();
         let store = Sqlite::open(tenure_store_sqlite::Options::new(data.path().join("store"))).unwrap();
         let tenant = TenantId::default_tenant();
         let quick = ToolConfig::default();
@@ -56,6 +101,10 @@ impl House {
             system: None,
             tools: vec![
                 Tool::Waits { default: quick, configs: BTreeMap::new() },
+                Tool::Sandbox {
+                    default: ToolConfig { permission: Permission::Ask, ..quick },
+                    configs: BTreeMap::from([("bash".into(), ToolConfig { effect: Some(effect), ..quick })]),
+                },
                 Tool::Custom(CustomTool {
                     name: "form".into(),
                     description: "asks".into(),
@@ -71,6 +120,20 @@ impl House {
             archived_at: None,
         };
         let agent = store.put_agent(agent, None).await.unwrap();
+        let environment = Environment {
+            id: EnvironmentId::from_bits(1),
+            tenant: tenant.clone(),
+            name: "here".into(),
+            description: None,
+            driver: DriverName::Process,
+            network: Network::Off,
+            limits: SandboxLimits::default(),
+            metadata: BTreeMap::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            archived_at: None,
+        };
+        store.put_environment(environment, None).await.unwrap();
         Self { store, tenant, data, scenarios, agent, next_id: 1_000 }
     }
 
@@ -79,29 +142,26 @@ impl House {
         self.next_id
     }
 
+    /// A worker in this process, without sandboxes.
     pub(crate) async fn worker(&self) -> Running {
-        let options = Options {
-            slots: 8,
-            quantum: Duration::from_secs(45),
-            short_wait: Duration::from_millis(200),
-            grace: Duration::from_secs(1),
-            heartbeat: Duration::from_millis(500),
-            dead_after: Duration::from_secs(5),
-            sandbox_idle: Duration::from_secs(60),
-            data: self.data.path().to_owned(),
-            public_url: "http://127.0.0.1:1".into(),
-            installation_key: [7; 32],
-            node_key: "node".into(),
-            internal_listen: "127.0.0.1:0".parse().unwrap(),
-        };
-        let models = Arc::new(Providers::scripted(Some(self.scenarios.clone())));
-        let folders = Folders { data: self.data.path().to_owned() };
-        let sandboxes = Arc::new(Sandboxes::new(Vec::new(), folders, Vec::new()));
-        let worker =
-            Worker::start(self.store.clone(), models, sandboxes, EventMasker::default(), options).await.unwrap();
+        self.worker_with(Vec::new(), EventMasker::default()).await
+    }
+
+    /// A worker in this process that runs commands in real sandboxes.
+    pub(crate) async fn handy_worker(&self) -> Running {
+        self.worker_with(drivers(), EventMasker::default()).await
+    }
+
+    pub(crate) async fn worker_with(&self, drivers: Vec<Arc<dyn Driver>>, masker: EventMasker) -> Running {
+        let worker = start(self.path(), self.store.clone(), drivers, masker, options(self.path())).await;
         let stop = CancellationToken::new();
         let task = tokio::spawn(worker.run(stop.clone()));
         Running { stop, task }
+    }
+
+    /// The data folder.
+    pub(crate) fn path(&self) -> &Path {
+        self.data.path()
     }
 
     pub(crate) async fn session(&mut self) -> SessionId {
@@ -127,6 +187,24 @@ impl House {
         let query =
             EventQuery { tenant: self.tenant.clone(), session, after: None, order: Order::Ascending, limit: 1_000 };
         self.store.events(query).await.unwrap()
+    }
+
+    /// Waits until the log is as `is_so` wants it; looks after each hint.
+    pub(crate) async fn until_log(&self, session: SessionId, is_so: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+        let mut hints = self.store.hints();
+        let wait = async {
+            loop {
+                let log = self.log(session).await;
+                if is_so(&log) {
+                    return log;
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(100), hints.recv()).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(log) => log,
+            Err(_) => panic!("the log never was so: {:#?}", self.log(session).await),
+        }
     }
 
     /// Waits until the session is parked or ended in this phase; looks after each hint.

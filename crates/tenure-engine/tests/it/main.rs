@@ -1,5 +1,11 @@
 //! A worker on a real store with a scripted model.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod children;
+mod drain;
+mod fence;
 mod house;
+mod kill;
+mod poison;
+mod stop;
 mod turns;
