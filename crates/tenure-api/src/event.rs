@@ -18,6 +18,10 @@ use tenure_core::{
     Usage,
 };
 
+/// Header of a stream's reply: the `seq` after which the stream begins. A reader of a live stream
+/// that is cut before its first row knows from it where it was.
+pub const STREAM_FROM_HEADER: &str = "tenure-stream-from";
+
 /// An event as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WireEvent {

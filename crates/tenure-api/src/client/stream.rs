@@ -1,6 +1,7 @@
 //! An event stream that survives lost connections and restarts of the server.
 
 use super::{Client, Error, Frame, Frames};
+use crate::event::STREAM_FROM_HEADER;
 use rand::Rng;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Method, Response};
@@ -148,7 +149,13 @@ impl EventStream {
         }
         let path = ["v1", "sessions", &self.session, "events", "stream"];
         let request = self.client.request(Method::GET, &path, &query)?.header("accept", "text/event-stream");
-        self.connection = Some(self.client.send(request, &headers).await?);
+        let connection = self.client.send(request, &headers).await?;
+        if self.last_id.is_none() {
+            // Of a live stream nobody else says where it began.
+            let from = connection.headers().get(STREAM_FROM_HEADER).and_then(|from| from.to_str().ok());
+            self.last_id = from.map(str::to_owned);
+        }
+        self.connection = Some(connection);
         self.decoder = Frames::default();
         Ok(())
     }

@@ -14,6 +14,7 @@ use futures_util::stream;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tenure_api::error::Code;
+use tenure_api::event::STREAM_FROM_HEADER;
 
 /// `GET /v1/sessions/{session_id}/events/stream`: resumes after `Last-Event-ID` or `?after=`;
 /// without either, live only, as the clients expect.
@@ -38,11 +39,13 @@ pub(crate) async fn get(
         let piece = follow.next().await?;
         Some((Ok::<_, Infallible>(piece), follow))
     });
+    let from = cursor.seq.to_string();
     // Proxies must neither keep, change nor collect the frames (case O-058).
     let headers = [
         (header::CONTENT_TYPE.as_str(), "text/event-stream; charset=utf-8"),
         (header::CACHE_CONTROL.as_str(), "no-cache, no-transform"),
         ("x-accel-buffering", "no"),
+        (STREAM_FROM_HEADER, from.as_str()),
     ];
     Ok((headers, Body::from_stream(pieces)).into_response())
 }

@@ -301,3 +301,19 @@ async fn every_post_of_a_session_remembers_its_key() {
         }
     }
 }
+
+#[tokio::test]
+async fn z_18_requests_with_one_key_at_the_same_time_happen_once() {
+    let house = House::sqlite();
+    let (agent, environment) = (house.agent().await, house.environment().await);
+    let body =
+        json!({"agent": agent, "environment_id": environment, "initial_events": crate::house::message("hi")["events"]});
+    let send = || house.call(Method::POST, "/v1/sessions", Some(body.clone()), &[("idempotency-key", "once")]);
+    let replies = futures_util::future::join_all((0..20).map(|_| send())).await;
+    let ids: std::collections::BTreeSet<String> =
+        replies.iter().map(|reply| reply.ok()["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(house.get("/v1/sessions").await.ok()["data"].as_array().unwrap().len(), 1);
+    let events = house.get(&format!("/v1/sessions/{}/events", ids.first().unwrap())).await.ok();
+    assert_eq!(events["data"].as_array().unwrap().len(), 1);
+}

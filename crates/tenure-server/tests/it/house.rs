@@ -150,7 +150,10 @@ impl House {
     pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
+        // Something that should be a reply may be a stream.
+        let bytes =
+            tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, usize::MAX)).await.expect("a reply that ends");
+        let bytes = bytes.unwrap().to_vec();
         Reply { status: parts.status, headers: parts.headers, bytes }
     }
 

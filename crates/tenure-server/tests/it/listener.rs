@@ -3,6 +3,7 @@
 use crate::hand::{self, Hand};
 use crate::house::{House, KEY, PATIENCE};
 use std::time::Duration;
+use tenure_api::client::{Client, EventStream, From, Next};
 use tenure_core::{Block, InputBody};
 use tenure_server::Limits;
 use tenure_store::Delivery;
@@ -217,6 +218,46 @@ async fn requests_in_a_row_on_one_connection_are_answered_in_their_order() {
         .map(|text| replies.find(text).unwrap_or_else(|| panic!("{text}: {replies}")))
         .collect();
     assert!(at.is_sorted(), "{replies}");
+}
+
+/// The next `user.message` that was processed, over as many connections as it takes.
+async fn next_message(stream: &mut EventStream) -> String {
+    loop {
+        let next = timeout(PATIENCE, stream.next()).await.expect("in time").unwrap();
+        if let Next::Frame(frame) = next
+            && frame.event == "user.message"
+            && frame.id.is_some()
+        {
+            return serde_json::from_str::<serde_json::Value>(&frame.data).unwrap()["content"][0]["text"].to_string();
+        }
+    }
+}
+
+#[tokio::test]
+async fn o_055_our_client_keeps_its_place_over_drops_although_no_row_has_come() {
+    for from in [From::Now, From::Start, From::After(1)] {
+        let house = House::new();
+        let session = house.session().await;
+        house.say(&session, "before").await;
+        Hand::claim(&house).await.turn("done").await;
+        let first = listen(&house).await;
+        let client = Client::new(&format!("http://{}", first.address), Some(KEY.into())).unwrap();
+        let mut stream = client.events(&session, from.clone(), false).await.unwrap();
+        if from == From::Start {
+            assert_eq!(next_message(&mut stream).await, "\"before\"");
+        }
+        house.stop.cancel();
+        timeout(PATIENCE, first.task).await.expect("stopped").unwrap().unwrap();
+        // What happens while there is no connection, and while there is no server.
+        house.say(&session, "meanwhile").await;
+        Hand::claim(&house).await.turn("done").await;
+        let again = House::over(house.store.clone(), |_| {});
+        let listener = TcpListener::bind(first.address).await.unwrap();
+        let serving = tokio::spawn(tenure_server::serve(listener, again.state.clone()));
+        assert_eq!(next_message(&mut stream).await, "\"meanwhile\"");
+        again.stop.cancel();
+        timeout(PATIENCE, serving).await.expect("stopped").unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
