@@ -1,6 +1,7 @@
 //! `tenure bench NAME`: measurements, each next to what it is compared with, in the same run.
 
 mod commits;
+mod previews;
 mod sandbox;
 mod start;
 mod steps;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub(crate) const NAMES: [&str; 4] = ["commits", "steps", "sandbox", "start"];
+pub(crate) const NAMES: [&str; 5] = ["commits", "steps", "previews", "sandbox", "start"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
@@ -81,6 +82,7 @@ pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Res
     let figures = match name {
         "commits" => commits::run(&folder).await,
         "steps" => steps::run(&folder).await,
+        "previews" => previews::run(&folder).await,
         "sandbox" => sandbox::run(&folder).await,
         "start" => start::run(&folder).await,
         other => bail!("there is no bench {other:?}; there are: {}", NAMES.join(", ")),
