@@ -42,6 +42,11 @@ impl ApiError {
         self
     }
 
+    /// Whether it has this code.
+    pub(crate) fn is(&self, code: Code) -> bool {
+        self.code == code
+    }
+
     /// The same error under another code, if it has this one.
     pub(crate) fn instead(mut self, of: Code, code: Code) -> Self {
         if self.code == of {

@@ -33,14 +33,19 @@ CLIENT_TIMEOUT = 30.0
 class Tenure:
     """A data folder with a server and, inside of it or beside it, a worker."""
 
-    def __init__(self, *, worker_apart: bool = False) -> None:
+    def __init__(self, *, worker_apart: bool = False, keys: list[str] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tenure-clients-"))
         self.data = self.folder / "data"
         self.worker_apart = worker_apart
         self.address = "127.0.0.1:0"
         self.server: subprocess.Popen[bytes] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
-        (self.folder / "tenure.toml").write_text(CONFIG)
+        self.keys_file = self.folder / "keys"
+        auth = ""
+        if keys is not None:
+            self.keys_file.write_text("\n".join(keys))
+            auth = f"\n[auth]\nkeys_file = {json.dumps(str(self.keys_file))}\n"
+        (self.folder / "tenure.toml").write_text(CONFIG + auth)
         self.start()
 
     def start(self) -> None:

@@ -97,6 +97,16 @@ class Agents(Case):
         with self.assertRaises((BadRequestError, ConflictError)):
             self.client.with_options(max_retries=0).beta.sessions.create(agent=made.id, environment_id=environment.id)
 
+    def test_the_list_can_be_narrowed_to_a_time(self) -> None:
+        first, second = self.create(), self.create()
+        since = [agent.id for agent in self.client.beta.agents.list(created_at_gte=second.created_at)]
+        until = [agent.id for agent in self.client.beta.agents.list(created_at_lte=first.created_at)]
+        self.assertIn(second.id, since)
+        self.assertIn(first.id, until)
+        if first.created_at < second.created_at:
+            self.assertNotIn(first.id, since)
+            self.assertNotIn(second.id, until)
+
     def test_the_list_comes_in_pages_newest_first(self) -> None:
         made = [self.create(name=f"paged-{number}").id for number in range(5)]
         page = self.client.beta.agents.list(limit=2)

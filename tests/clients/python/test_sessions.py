@@ -5,7 +5,7 @@ from anthropic.types.beta import BetaManagedAgentsSession
 from pydantic import TypeAdapter
 
 import wire
-from case import Case, message
+from case import Case, event_shapes, message
 
 
 class Sessions(Case):
@@ -64,6 +64,14 @@ class Sessions(Case):
         for read in (self.client.beta.sessions.retrieve, self.client.beta.sessions.events.list):
             with self.assertRaises(NotFoundError):
                 read(session.id)
+
+    def test_an_open_stream_is_told_that_its_session_is_deleted(self) -> None:
+        session = self.session("echo")
+        with self.stream(session) as stream:
+            self.client.beta.sessions.delete(session.id)
+            (gone,) = list(stream)
+        self.assertEqual(gone.type, "session.deleted")
+        event_shapes()["session.deleted"].validate_python(gone.to_dict())
 
     def test_a_session_of_unknown_parts_is_refused(self) -> None:
         agent = self.client.beta.agents.create(name="any", model="script/echo")

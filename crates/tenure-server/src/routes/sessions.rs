@@ -128,8 +128,22 @@ pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> 
     };
     let mut agents = AgentsOf::new(&state, &caller);
     let mut data = Vec::with_capacity(rows.data.len());
-    for view in &rows.data {
-        data.push(show(view, agents.get(view).await?));
+    let with_archived = query.flag("include_archived")? || query.get("tail").is_some();
+    for view in rows.data {
+        if view.inbox_len == 0 {
+            data.push(show(&view, agents.get(&view).await?));
+            continue;
+        }
+        // What was acknowledged holds in the list too, although no worker has taken it yet.
+        let wire = match show_with_inbox(&state, &caller, view).await {
+            Ok(wire) => wire,
+            // Deleted since the list was read.
+            Err(error) if error.is(Code::SessionNotFound) => continue,
+            Err(error) => return Err(error),
+        };
+        if with_archived || wire.archived_at.is_none() {
+            data.push(wire);
+        }
     }
     Ok(Json(Page { data, next_page: rows.next_page }))
 }

@@ -317,3 +317,17 @@ async fn z_18_requests_with_one_key_at_the_same_time_happen_once() {
     let events = house.get(&format!("/v1/sessions/{}/events", ids.first().unwrap())).await.ok();
     assert_eq!(events["data"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn what_was_acknowledged_holds_in_the_list_although_no_worker_has_taken_it() {
+    let house = House::new();
+    let (stays, goes) = (house.session().await, house.session().await);
+    house.post(&format!("/v1/sessions/{stays}"), json!({"title": "new"})).await.ok();
+    assert!(house.post(&format!("/v1/sessions/{goes}/archive"), json!({})).await.ok()["archived_at"].is_string());
+    let list = house.get("/v1/sessions").await.ok();
+    let shown: Vec<_> = list["data"].as_array().unwrap().iter().map(|row| (&row["id"], &row["title"])).collect();
+    assert_eq!(shown, [(&json!(stays), &json!("new"))]);
+    let all = house.get("/v1/sessions?include_archived=true").await.ok();
+    assert_eq!(all["data"].as_array().unwrap().len(), 2);
+    assert!(all["data"][0]["archived_at"].is_string());
+}
