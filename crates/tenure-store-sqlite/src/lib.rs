@@ -15,6 +15,7 @@
 
 mod backup;
 mod blobs;
+mod block;
 mod clock;
 mod errors;
 mod log;
@@ -30,6 +31,7 @@ mod writer;
 
 pub mod bench;
 
+pub use block::{WriteBlock, block_writes};
 pub use clock::Wall;
 pub use open::Options;
 pub use sqlite::Sqlite;

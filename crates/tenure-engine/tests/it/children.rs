@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_engine::{Ended, EventMasker, Options};
 use tenure_store::Store;
-use tenure_store_sqlite::Sqlite;
+use tenure_store_sqlite::{Sqlite, block_writes};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -57,9 +57,7 @@ fn worker() {
 #[test]
 fn locker() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let connection = rusqlite::Connection::open(folder.join("store/tenure.db")).unwrap();
-    connection.busy_timeout(PATIENCE).unwrap();
-    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let _block = block_writes(&tenure_store_sqlite::Options::new(folder.join("store"))).unwrap();
     println!("\nready");
     let _ = std::io::stdin().read(&mut [0]);
     std::process::exit(0);
