@@ -35,8 +35,8 @@ pub fn sandbox_definitions() -> Vec<Definition> {
                 and exported variables stay for the next call. Standard input is empty, there is no terminal, and unless the \
                 environment says otherwise no network. `command &` keeps running after the call and is listed. Long output is \
                 shortened in the middle; the full output is kept. timeout_ms ends the command and everything it started (default \
-                120000). restart: true ends all processes and starts a fresh shell.",
-            input_schema: r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_ms":{"type":"integer","minimum":1},"restart":{"type":"boolean"}}}"#,
+                120000, at most 21600000). restart: true ends all processes and starts a fresh shell.",
+            input_schema: r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_ms":{"type":"integer","minimum":0},"restart":{"type":"boolean"}}}"#,
             // While there are no snapshots to roll back to (design 7.3).
             effect: Effect::Once,
         },

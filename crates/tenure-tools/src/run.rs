@@ -49,6 +49,16 @@ impl ToolResult {
     }
 }
 
+/// Each tool of the sandbox and the fields that it takes.
+const TOOLS: [(&str, &[&str]); 6] = [
+    ("bash", &["command", "restart", "timeout_ms"]),
+    ("read", &["file_path", "view_range"]),
+    ("write", &["file_path", "content"]),
+    ("edit", &["file_path", "old_string", "new_string", "replace_all"]),
+    ("glob", &["pattern", "path"]),
+    ("grep", &["pattern", "path"]),
+];
+
 /// The tools that work in a sandbox.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Toolset;
@@ -56,12 +66,26 @@ pub struct Toolset;
 impl Toolset {
     /// Runs a call to its end, or until `cancel`; its processes are gone when this returns.
     pub async fn run(&self, call: Call, sandboxes: &dyn SandboxProvider, cancel: CancellationToken) -> ToolResult {
-        let fields = match Fields::parse(&call.input) {
+        let Some(tool) = TOOLS.iter().find(|tool| tool.0 == call.name) else {
+            let names: Vec<&str> = TOOLS.iter().map(|tool| tool.0).collect();
+            return ToolResult::failed(format!(
+                "There is no tool named {} in the sandbox; it has {}. Call one of them by its own name.",
+                call.name,
+                names.join(", ")
+            ));
+        };
+        let fields = match Fields::parse(tool.0, tool.1, &call.input) {
             Ok(fields) => fields,
             Err(message) => return ToolResult::failed(message),
         };
+        let run = async {
+            let mut result = dispatch(&call.name, &fields, sandboxes).await.unwrap_or_else(ToolResult::failed);
+            // A misspelt field does nothing; a model that does not learn of it waits for its effect.
+            result.content.extend(fields.unknown().map(|unknown| format!("[ignored: {unknown}]")));
+            result
+        };
         tokio::select! {
-            result = dispatch(&call.name, &fields, sandboxes) => result.unwrap_or_else(ToolResult::failed),
+            result = run => result,
             // Dropping the run kills the command's tree.
             () = cancel.cancelled() => ToolResult::failed("Stopped."),
         }
@@ -76,9 +100,7 @@ async fn dispatch(name: &str, fields: &Fields, sandboxes: &dyn SandboxProvider) 
         "edit" => files::edit(fields, sandboxes).await,
         "glob" => files::glob(fields, sandboxes).await,
         "grep" => files::grep(fields, sandboxes).await,
-        other => {
-            Err(format!("There is no tool named {other} in the sandbox; it has bash, read, write, edit, glob, grep."))
-        }
+        other => Err(format!("There is no tool named {other} in the sandbox.")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bash tool.
 
-use crate::clean::clean;
+use crate::clean::{clean, whole_end, whole_start};
 use crate::input::Fields;
 use crate::run::{SandboxProvider, ToolResult, told};
 use std::time::Duration;
@@ -17,36 +17,56 @@ const SHOWN_PROCESSES: usize = 10;
 
 pub(crate) async fn bash(fields: &Fields, sandboxes: &dyn SandboxProvider) -> Result<ToolResult, String> {
     let restart = fields.flag("restart")?;
-    let command = fields.maybe_text("command")?;
-    let timeout = fields.number("timeout_ms")?;
-    if command.is_none() && !restart {
-        return Err("command: is missing; give the command as a string.".to_owned());
-    }
+    let command = match fields.maybe_text("command")? {
+        // What an empty one would do is nothing; with restart that is what is asked for.
+        Some(command) if command.trim().is_empty() && restart => None,
+        None if restart => None,
+        Some(command) if command.trim().is_empty() => return Err("command: is empty; give a shell command.".to_owned()),
+        Some(command) if command.contains('\0') => {
+            return Err(
+                "command: holds a NUL character, which a shell cannot take; write it as $'\\0' or with printf."
+                    .to_owned(),
+            );
+        }
+        Some(command) => Some(command),
+        None => return Err(fields.text("command").err().unwrap_or_default()),
+    };
+    let timeout = timeout(fields)?;
     let sandbox = sandboxes.sandbox().await.map_err(|error| told(&error))?;
     if restart {
         sandbox.restart().await.map_err(|error| told(&error))?;
     }
     let Some(command) = command else { return Ok(ToolResult::done("All processes were ended; the shell is fresh.")) };
     let mut exec = Exec { output_bytes: SHOWN_BYTES, ..Exec::new(command) };
-    if let Some(millis) = timeout {
-        // The cast saturates; nothing at all is the shortest time there is.
-        exec.timeout = Duration::from_millis((millis as u64).max(1)).min(MAX_TIMEOUT);
+    if let Some(timeout) = timeout {
+        exec.timeout = timeout;
     }
     let limit = exec.timeout;
     let outcome = sandbox.exec(exec).await.map_err(|error| told(&error))?;
     Ok(report(&outcome, limit))
 }
 
+/// The time limit that the call names; none and zero mean the usual one.
+fn timeout(fields: &Fields) -> Result<Option<Duration>, String> {
+    match fields.number("timeout_ms")? {
+        None | Some(0.0) => Ok(None),
+        Some(millis) if millis < 0.0 => Err(format!("timeout_ms: must not be negative, as {millis} is.")),
+        // The cast saturates; less than a millisecond is the shortest time there is.
+        Some(millis) => Ok(Some(Duration::from_millis((millis as u64).max(1)).min(MAX_TIMEOUT))),
+    }
+}
+
 fn report(outcome: &Outcome, limit: Duration) -> ToolResult {
-    let mut text = clean(&outcome.head);
-    if !outcome.tail.is_empty() {
+    let is_cut = !outcome.tail.is_empty();
+    let mut text = clean(if is_cut { whole_end(&outcome.head) } else { &outcome.head });
+    if is_cut {
         let shown = (outcome.head.len() + outcome.tail.len()) as u64;
         let left_out = outcome.total_bytes.saturating_sub(shown);
         text.push_str(&format!(
             "\n[… {left_out} of {} bytes left out; the full output is kept …]\n",
             outcome.total_bytes
         ));
-        text.push_str(&clean(&outcome.tail));
+        text.push_str(&clean(whole_start(&outcome.tail)));
     }
     let mut notes: Vec<String> = Vec::new();
     match outcome.status {

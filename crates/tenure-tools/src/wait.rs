@@ -21,24 +21,34 @@ impl WaitCall {
     /// # Errors
     /// What the model is told: which field is wrong, and how to mend it.
     pub fn parse(name: &str, input: &str) -> Result<Self, String> {
-        let fields = Fields::parse(input)?;
         match name {
             "sleep" => {
+                let fields = Fields::parse("sleep", &["seconds"], input)?;
                 let seconds = fields.number("seconds")?.ok_or("seconds: is missing; give it as a number.")?;
                 Ok(Self::Sleep { millis: millis(seconds) })
             }
             "create_callback" => {
+                let fields = Fields::parse("create_callback", &["label", "expires_seconds"], input)?;
                 let label: String = fields.maybe_text("label")?.unwrap_or_default().chars().take(MAX_LABEL).collect();
-                Ok(Self::CreateCallback { label, expires_millis: fields.number("expires_seconds")?.map(millis) })
+                let expires = fields.number("expires_seconds")?;
+                if let Some(seconds) = expires.filter(|seconds| *seconds <= 0.0) {
+                    return Err(format!(
+                        "expires_seconds: must be more than 0, not {seconds}; leave it out for the usual time."
+                    ));
+                }
+                Ok(Self::CreateCallback { label, expires_millis: expires.map(millis) })
             }
             "wait_for_callback" => {
+                let fields = Fields::parse("wait_for_callback", &["callback_id", "timeout_seconds"], input)?;
                 let text = fields.text("callback_id")?;
                 let callback = text.parse().map_err(|_| {
                     format!("callback_id: {text:?} is not an id; give the callback_id of a create_callback result.")
                 })?;
                 Ok(Self::WaitForCallback { callback, timeout_millis: fields.number("timeout_seconds")?.map(millis) })
             }
-            other => Err(format!("{other} cannot be waited for.")),
+            other => {
+                Err(format!("{other} is no tool that waits; those are sleep, create_callback, wait_for_callback."))
+            }
         }
     }
 }
