@@ -29,6 +29,7 @@ const KILL_ROUNDS: u32 = 2_000;
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Ends an older incarnation, then takes the lock. Refuses if a newer one is on record.
+#[allow(clippy::disallowed_methods, reason = "nothing tells when a file lock is free; a thread that may block")]
 pub(crate) fn take(state_dir: &Path, epoch: u64) -> Result<OwnedFd, Error> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Error::new(ErrorKind::Io, format!("{what}: {error}"));
     fs::DirBuilder::new()

@@ -27,6 +27,7 @@ pub enum Wall {
 }
 
 impl Wall {
+    #[allow(clippy::disallowed_methods, reason = "this is the store's clock")]
     fn now(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
