@@ -16,6 +16,11 @@ impl EventMasker {
         Self { masker }
     }
 
+    /// What is masked, if anything is.
+    pub(crate) fn forms(&self) -> Option<&Masker> {
+        self.masker.as_ref()
+    }
+
     /// A text without known secrets.
     pub fn text(&self, text: String) -> String {
         match &self.masker {

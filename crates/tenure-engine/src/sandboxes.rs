@@ -6,6 +6,7 @@ mod outputs;
 mod tests;
 mod turns;
 
+use crate::masker::EventMasker;
 use crate::services::Services;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -171,10 +172,13 @@ impl Sandboxes {
     }
 
     /// Keeps the full output of a call under the id of the call, where readers find it.
-    pub(crate) fn keep_output(&self, session: SessionId, call: EventId, log: &Path) {
-        let kept = outputs::keep(&self.folders.state(session), call, log, outputs::Bounds::default());
-        if let Err(error) = kept {
-            tracing::warn!(%session, %call, %error, "keep the full output of a call");
+    pub(crate) async fn keep_output(&self, session: SessionId, call: EventId, log: &Path, masker: &EventMasker) {
+        let (folder, log, masker) = (self.folders.state(session), log.to_owned(), masker.clone());
+        let keep = move || outputs::keep(&folder, call, &log, masker.forms(), outputs::Bounds::default());
+        match tokio::task::spawn_blocking(keep).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%session, %call, %error, "keep the full output of a call"),
+            Err(error) => tracing::warn!(%session, %call, %error, "keep the full output of a call"),
         }
     }
 

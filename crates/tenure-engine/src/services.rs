@@ -84,7 +84,7 @@ impl Services {
 
     /// Runs tools for one lease.
     pub(crate) fn runner(&self, session: &Session, held: &Arc<HeldLease>) -> Runner {
-        Runner::new(self.store.clone(), self.sandboxes.clone(), session, held.clone())
+        Runner::new(self.store.clone(), self.sandboxes.clone(), self.masker.clone(), session, held.clone())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs one call in the sandbox of its session.
 
 use crate::held::HeldLease;
+use crate::masker::EventMasker;
 use crate::sandboxes::{News, Sandboxes};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Runner {
     store: Arc<dyn Store>,
     sandboxes: Arc<Sandboxes>,
+    masker: EventMasker,
     tenant: TenantId,
     session: SessionId,
     environment: EnvironmentId,
@@ -32,12 +34,14 @@ impl Runner {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         sandboxes: Arc<Sandboxes>,
+        masker: EventMasker,
         session: &Session,
         held: Arc<HeldLease>,
     ) -> Self {
         Self {
             store,
             sandboxes,
+            masker,
             tenant: session.tenant.clone(),
             session: session.id,
             environment: session.environment,
@@ -54,7 +58,7 @@ impl Runner {
         let result = tenure_tools::Toolset.run(wanted, &lazy, cancel).await;
         let notes = lazy.news.into_inner().expect("nobody panics while holding it").map(notes).unwrap_or_default();
         if let Some(log) = &result.log_path {
-            self.sandboxes.keep_output(self.session, call.id, log);
+            self.sandboxes.keep_output(self.session, call.id, log, &self.masker).await;
         }
         let outcome = if result.is_error { Outcome::Failed } else { Outcome::Done };
         let content = result.content.into_iter().map(Block::Text).collect();

@@ -1,9 +1,13 @@
 //! Full outputs of commands, kept beside the sandbox under the id of their call.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use tenure_core::EventId;
+use tenure_core::redact::{Masker, StreamMasker};
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 64 * 1024;
 
 /// Outputs that are kept for one session.
 pub(crate) const MAX_OUTPUTS: usize = 1_000;
@@ -25,8 +29,18 @@ impl Default for Bounds {
     }
 }
 
-/// Keeps the log of a call in `folder`, and removes the oldest outputs beyond the bounds.
-pub(crate) fn keep(folder: &Path, call: EventId, log: &Path, bounds: Bounds) -> io::Result<()> {
+/// Keeps the log of a call in `folder` without known secrets, and removes the oldest outputs beyond
+/// the bounds.
+pub(crate) fn keep(
+    folder: &Path,
+    call: EventId,
+    log: &Path,
+    masker: Option<&Masker>,
+    bounds: Bounds,
+) -> io::Result<()> {
+    if let Some(masker) = masker {
+        mask(log, masker)?;
+    }
     // Processes that go on write into the same file under its new name.
     fs::rename(log, folder.join(format!("{call}.log")))?;
     let mut kept = Vec::new();
@@ -49,6 +63,43 @@ pub(crate) fn keep(folder: &Path, call: EventId, log: &Path, bounds: Bounds) -> 
     Ok(())
 }
 
+/// Puts a masked copy in the place of a log that holds a secret. What processes write later is lost
+/// then, rather than shown.
+fn mask(log: &Path, masker: &Masker) -> io::Result<()> {
+    if !holds_secret(log, masker)? {
+        return Ok(());
+    }
+    let copy = log.with_extension("masked");
+    let (mut from, mut to) = (File::open(log)?, BufWriter::new(File::create(&copy)?));
+    let (mut stream, mut chunk) = (StreamMasker::new(masker.clone()), vec![0; CHUNK]);
+    loop {
+        let len = from.read(&mut chunk)?;
+        let Some(bytes) = chunk.get(..len).filter(|bytes| !bytes.is_empty()) else { break };
+        to.write_all(&stream.push(bytes))?;
+    }
+    to.write_all(&stream.finish())?;
+    to.flush()?;
+    fs::rename(copy, log)
+}
+
+fn holds_secret(log: &Path, masker: &Masker) -> io::Result<bool> {
+    let (mut from, mut stream) = (File::open(log)?, StreamMasker::new(masker.clone()));
+    let (mut chunk, mut open) = (vec![0; CHUNK], Vec::new());
+    loop {
+        let len = from.read(&mut chunk)?;
+        let bytes = chunk.get(..len).unwrap_or_default();
+        open.extend_from_slice(bytes);
+        let shown = if bytes.is_empty() { stream.finish() } else { stream.push(bytes) };
+        if !open.starts_with(&shown) {
+            return Ok(true);
+        }
+        open.drain(..shown.len());
+        if bytes.is_empty() {
+            return Ok(!open.is_empty());
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
@@ -62,7 +113,7 @@ mod tests {
         fs::write(path.join("other.log"), "not ours").unwrap();
         let add = |call: u128, size: usize, bounds| {
             fs::write(path.join("new"), vec![b'x'; size]).unwrap();
-            keep(path, EventId::from_bits(call << 64), &path.join("new"), bounds).unwrap();
+            keep(path, EventId::from_bits(call << 64), &path.join("new"), None, bounds).unwrap();
         };
         let kept = || {
             let names =
@@ -79,5 +130,25 @@ mod tests {
         add(6, 1_000, bounds);
         assert_eq!(kept(), [6], "the newest stays, whatever its size");
         assert!(path.join("incarnation.json").exists() && path.join("other.log").exists());
+    }
+
+    #[test]
+    fn o_088_a_kept_output_holds_no_secret_wherever_it_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, secret) = (folder.path(), "sk-kept-0123456789");
+        let masker = Masker::new([secret].into_iter());
+        let kept = |text: &str| {
+            let call = EventId::from_bits(7);
+            fs::write(path.join("new"), text).unwrap();
+            keep(path, call, &path.join("new"), Some(&masker), Bounds::default()).unwrap();
+            fs::read_to_string(path.join(format!("{call}.log"))).unwrap()
+        };
+        for before in [0, 1, CHUNK - 5, CHUNK, 2 * CHUNK - 1] {
+            let text = format!("{}{secret} after", "x".repeat(before));
+            assert_eq!(kept(&text), text.replace(secret, "[redacted]"), "{before}");
+        }
+        let clean = "nothing of it, but sk-kept-01 begins like it\n".repeat(5_000);
+        assert!(kept(&clean) == clean);
+        assert!(kept("cut at the end sk-kept-0123") == "cut at the end sk-kept-0123");
     }
 }

@@ -47,7 +47,8 @@ async fn o_039_a_frozen_worker_that_wakes_up_changes_nothing_and_its_tool_is_gon
 async fn z_12_a_worker_that_cannot_reach_its_store_ends_its_commands_and_itself() {
     let mut house = House::with(&scenario(), Effect::Idempotent).await;
     let mut gate = Gate::new(&house);
-    let worker = Child::worker(&house, GRACE);
+    // A grace time is for workers that still have their leases.
+    let worker = Child::worker(&house, Duration::from_secs(3_600));
     let session = house.session().await;
     house.say(session, "go").await;
     let command = gate.begun().await;

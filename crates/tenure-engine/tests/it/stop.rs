@@ -106,14 +106,18 @@ async fn o_088_a_full_dump_of_the_store_holds_no_secret() {
     const ENCODED: &str = "c2stZHVtcC0wMTIzNDU2Nzg5YWJjZGVmWFla";
     let scenario = format!(
         "[[turn]]\ndo = [{{ think = \"it is {SECRET}\" }}, {{ say = \"the key is {SECRET}\", pieces = 9 }}, \
-         {{ call = \"bash\", input = {{ command = \"echo {SECRET}; echo -n {SECRET} | base64\" }} }}, \
+         {{ call = \"bash\", input = {{ command = \"cat key; base64 key; echo {SECRET}\" }} }}, \
          {{ call = \"form\", input = {{ key = \"{SECRET}\" }} }}]\n\
-         [[turn]]\ndo = [{{ call = \"bash\", input = {{ command = \"for i in $(seq 4000); do echo {SECRET}; done\" }} }}]\n\
+         [[turn]]\ndo = [{{ call = \"bash\", input = {{ command = \"for i in $(seq 4000); do cat key; done\" }} }}]\n\
          [[turn]]\ndo = [{{ say = \"ok\" }}]\n"
     );
     let mut house = House::new(&scenario).await;
     let worker = house.worker_with(drivers(), EventMasker::new(&[SECRET.to_owned()])).await;
     let session = house.session().await;
+    // Commands may well find it: in a file that somebody put there.
+    let workspace = house.path().join("workspaces").join(session.to_string());
+    fs::create_dir_all(&workspace).unwrap();
+    fs::write(workspace.join("key"), SECRET).unwrap();
     house.say(session, "go").await;
     let view = house.until(session, Phase::NeedsYou).await;
     let form = view.session.calls[0].id;
@@ -126,7 +130,9 @@ async fn o_088_a_full_dump_of_the_store_holds_no_secret() {
     assert!(log.len() > 10);
     worker.stop().await;
     let mut files = Vec::new();
-    dump(&house.path().join("store"), &mut files);
+    for folder in ["store", "sandboxes", "nodes"] {
+        dump(&house.path().join(folder), &mut files);
+    }
     assert!(files.iter().any(|(_, bytes)| bytes.windows(10).any(|part| part == b"[redacted]")), "it is searched");
     for (name, bytes) in files {
         for secret in [SECRET, ENCODED] {
