@@ -69,7 +69,7 @@ macro_rules! conformance {
             commit: events_head_and_inbox_change_together, z_20_a_repeated_commit_does_nothing, a_gap_in_the_log_is_refused,
                 inputs_that_never_came_cannot_be_consumed, z_21_a_stale_commit_does_not_hurt_its_neighbours,
                 the_last_event_ends_the_session, an_archived_session_says_when, a_yield_goes_to_the_end_of_the_queue;
-            park: a_session_parks_on_an_empty_inbox, o_029_a_message_before_the_park_keeps_the_lease,
+            park: a_session_parks_on_an_empty_inbox, o_029_z_01_a_message_before_the_park_keeps_the_lease,
                 o_052_no_wake_up_is_lost_between_check_and_park;
             fence: z_02_a_zombie_changes_nothing, z_05_the_nonce_is_part_of_the_fence, release_takes_the_claim_back,
                 a_second_release_does_nothing;

@@ -22,7 +22,7 @@ pub async fn a_session_parks_on_an_empty_inbox(harness: &dyn Harness) {
 }
 
 /// A message that came after the last look and before the end of the turn.
-pub async fn o_029_a_message_before_the_park_keeps_the_lease(harness: &dyn Harness) {
+pub async fn o_029_z_01_a_message_before_the_park_keeps_the_lease(harness: &dyn Harness) {
     let store = harness.store();
     let node = node(&*store).await;
     let id = create(&*store, vec![message("go")]).await;
