@@ -28,6 +28,10 @@ struct Versioned<T> {
     record: T,
 }
 
+/// Highest position or step that a record may name. No log gets there; a damaged number may, and sums
+/// with it would not fit.
+const MAX_POSITION: u64 = 1 << 48;
+
 /// Only the version, to tell a newer record from a damaged one.
 #[derive(Deserialize)]
 struct VersionOnly {
@@ -54,6 +58,14 @@ trait Form<T>: Sized {
     fn to(self) -> Result<T, String>;
 }
 
+/// A position or step, if it can be one.
+fn position(name: &str, number: u64) -> Result<u64, String> {
+    if number > MAX_POSITION {
+        return Err(alloc::format!("{name} is {number}, which is beyond any log ({MAX_POSITION})"));
+    }
+    Ok(number)
+}
+
 /// Writes an event's body; id, seq, time and step are columns of their own.
 pub fn encode_event(event: &Event) -> String {
     write(event::BodyForm::of(&event.body))
@@ -64,7 +76,9 @@ pub fn encode_event(event: &Event) -> String {
 /// # Errors
 /// When the text is damaged or newer.
 pub fn decode_event(id: EventId, seq: u64, at: Timestamp, step: u64, text: &str) -> Result<Event, Corrupt> {
-    let body = read::<event::BodyForm>("event", text)?.to().map_err(|reason| Corrupt { what: "event", reason })?;
+    let corrupt = |reason| Corrupt { what: "event", reason };
+    let body = read::<event::BodyForm>("event", text)?.to().map_err(corrupt)?;
+    let (seq, step) = (position("seq", seq).map_err(corrupt)?, position("step", step).map_err(corrupt)?);
     Ok(Event { id, seq, at, step, body })
 }
 

@@ -355,6 +355,110 @@ fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
+/// Values that a damaged record may hold in the place of another one.
+fn strange_values() -> Vec<serde_json::Value> {
+    use serde_json::json;
+    vec![
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(-1),
+        json!(1.5),
+        json!(1e300),
+        json!(i64::MIN),
+        json!(i64::MAX),
+        json!(u32::MAX),
+        json!(u64::MAX),
+        json!(""),
+        json!("a\u{0}b"),
+        json!("sevt_00000000000000000000000007"),
+        json!([]),
+        json!([null]),
+        json!({}),
+        json!({"k": "timer"}),
+        json!({"k": "calling", "s": "sevt_00000000000000000000000007", "a": u32::MAX}),
+    ]
+}
+
+/// The record with each of its values replaced by `with`, one at a time, and removed.
+fn damaged(value: &serde_json::Value, with: &serde_json::Value) -> Vec<serde_json::Value> {
+    let mut all = vec![with.clone()];
+    match value {
+        serde_json::Value::Array(items) => {
+            for (place, item) in items.iter().enumerate() {
+                all.extend(damaged(item, with).into_iter().map(|inner| {
+                    let mut items = items.clone();
+                    items[place] = inner;
+                    serde_json::Value::Array(items)
+                }));
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            for (name, field) in fields {
+                let mut without = fields.clone();
+                without.remove(name);
+                all.push(serde_json::Value::Object(without.clone()));
+                all.extend(damaged(field, with).into_iter().map(|inner| {
+                    let mut fields = without.clone();
+                    fields.insert(name.clone(), inner);
+                    serde_json::Value::Object(fields)
+                }));
+            }
+        }
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_) => {}
+    }
+    all
+}
+
+/// Everything that is done with a head before anything of its log is read.
+fn use_head(session: &Session) {
+    let policies = Policies::default();
+    let (now, text) = (Timestamp(1_000), Block::Text("hi".into()));
+    let _ = (explain(session), session.phase(), session.wakes_at());
+    let _ = next(session, &policies, now);
+    let _ = recover(session, UnknownOutcome::TellModel, now);
+    let inputs = [
+        InputBody::Message { content: vec![text.clone()] },
+        InputBody::Interrupt,
+        InputBody::Confirmation { tool_use_id: id(7), decision: Decision::Allow },
+        InputBody::CustomResult { tool_use_id: id(7), content: vec![text], is_error: false },
+        InputBody::Callback { callback: CallbackId::from_bits(4), body: "b".into() },
+        InputBody::Resume,
+    ];
+    for body in inputs {
+        let _ = accept(session, &[], &body, now);
+        let _ = intake(session, &[Input { id: id(9), at: now, body }], now);
+    }
+    let _ = cancelled(session, "killed");
+}
+
+#[test]
+fn no_damage_inside_a_record_makes_reading_or_using_it_panic() {
+    for (kind, text) in fixture() {
+        let whole: serde_json::Value = serde_json::from_str(text).unwrap();
+        for damaged in strange_values().iter().flat_map(|with| damaged(&whole, with)) {
+            let damaged = damaged.to_string();
+            match read(kind, &damaged) {
+                Err(corrupt) => assert!(!corrupt.to_string().is_empty()),
+                Ok(()) if kind == "session" => use_head(&decode_session(&damaged).unwrap()),
+                Ok(()) if kind == "event" => {
+                    let event = decoded_event(&damaged).unwrap();
+                    for mut session in sessions() {
+                        session.last_seq = event.seq - 1;
+                        let before = session.clone();
+                        let is_taken = apply(&mut session, &event).is_ok();
+                        assert!(is_taken || session == before, "a refused event changes nothing: {damaged}");
+                    }
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -383,7 +487,7 @@ proptest! {
         let session = Session {
             title: a.clone(),
             created_at: Timestamp(numbers.1),
-            last_seq: numbers.0,
+            last_seq: (numbers.0 >> 16).max(9),
             repeats: Repeats { digest: numbers.0, calls: numbers.2, failures: numbers.2 },
             ..sessions().remove(1)
         };
@@ -404,6 +508,14 @@ proptest! {
         let place = place.index(chars.len());
         chars[place] = byte;
         let _ = read(kind, &chars.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn bytes_that_are_no_record_are_refused_with_a_reason(text in any::<String>()) {
+        for kind in ["event", "input", "session", "agent", "environment"] {
+            let corrupt = read(kind, &text).unwrap_err();
+            prop_assert!(!corrupt.to_string().is_empty());
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Stored heads.
 
-use super::Form;
 use super::event::{callback_id, event_id};
 use super::words::Word;
+use super::{Form, position};
 use crate::agent::AgentRef;
 use crate::budget::{Budget, Limits};
 use crate::call::{Call, CallState};
@@ -392,6 +392,10 @@ impl Form<Session> for SessionForm {
         let callback = |form: CallbackForm| {
             Ok(Callback { id: callback_id(&form.i)?, expires_at: Timestamp(form.x), received_seq: form.r })
         };
+        let (seq, from) = (position("seq", self.seq)?, position("from", self.from)?);
+        if from == 0 || from > seq + 1 {
+            return Err(alloc::format!("from is {from}, which is no row of a log of {seq}"));
+        }
         Ok(Session {
             id: self.id.parse().map_err(id)?,
             tenant: TenantId(self.tenant),
@@ -399,9 +403,9 @@ impl Form<Session> for SessionForm {
             environment: self.env.parse().map_err(id)?,
             title: self.title,
             created_at: Timestamp(self.at),
-            last_seq: self.seq,
-            context_from_seq: self.from,
-            last_step: self.step,
+            last_seq: seq,
+            context_from_seq: from,
+            last_step: position("step", self.step)?,
             position: match self.pos {
                 PositionForm::Idle => Position::Idle,
                 PositionForm::Model => Position::Model,
