@@ -143,7 +143,13 @@ impl Printer {
             }
             "environment.reset" => self.note("  the sandbox was started anew; files are as they were")?,
             "session.error" => self.note(&format!("! {}", follow::summary(event)))?,
-            "session.wait_started" => self.note(&format!("  waits: {}", follow::summary(event)))?,
+            "session.wait_started" => {
+                self.note(&format!("  waits: {}", follow::summary(event)))?;
+                if text(&event["wait"], "kind") == "condition" {
+                    let session = &self.session;
+                    output::hint(&format!("tenure why {session} says what to mend; then tenure resume {session}"));
+                }
+            }
             "session.status_idle" if text(&event["stop_reason"], "type") == "requires_action" => {
                 self.note("◇ needs you")?;
                 let session = &self.session;
