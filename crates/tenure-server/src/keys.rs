@@ -103,6 +103,12 @@ impl Keys {
         Ok(())
     }
 
+    /// The keys that stand in a file, so that they can be masked; lines that are wrong have none.
+    pub fn listed(text: &str) -> impl Iterator<Item = &str> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        lines.filter_map(|line| line.split_whitespace().nth(2))
+    }
+
     /// All tenants that have a key.
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
         let tenants: BTreeSet<&TenantId> = self.by_digest.values().map(|caller| &caller.tenant).collect();
@@ -134,6 +140,8 @@ mod tests {
         assert_eq!(found("0123456789abcdeg"), Some(("acme", Scope::Person)));
         assert_eq!(found("0123456789abcdeh"), Some(("other", Scope::Read)));
         assert_eq!(found("0123456789abcdei"), None);
+        let listed: Vec<&str> = Keys::listed(text).collect();
+        assert_eq!(listed, ["0123456789abcdef", "0123456789abcdeg", "0123456789abcdeh"]);
     }
 
     #[test]

@@ -16,8 +16,13 @@ use tenure_api::openapi::OPERATIONS;
 use tenure_api::scope::Scope;
 
 /// Headers that only a proxy adds.
-const FORWARDED: [HeaderName; 3] =
-    [header::FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-forwarded-host")];
+const FORWARDED: [HeaderName; 5] = [
+    header::FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+];
 
 /// Gives each reply the id of its request, and writes the bodies of errors.
 pub(crate) async fn finish(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
@@ -142,7 +147,7 @@ fn is_known(state: &ServerState, host: &str) -> bool {
         || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
         || name == "[::1]"
         || is(public)
-        || state.config.allowed_hosts.iter().any(|other| is(other))
+        || state.config.allowed_hosts.iter().any(|other| is(host_name(other)))
 }
 
 fn host_name(host: &str) -> &str {

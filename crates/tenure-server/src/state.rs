@@ -57,7 +57,8 @@ pub struct Config {
     pub keys: Keys,
     /// Where clients reach this server, such as `https://agents.example`; for links.
     pub public_url: String,
-    /// Further host names under which it is reached; loopback and the public one are known.
+    /// Further host names, with or without a port, under which it is reached; loopback and the public
+    /// one are known.
     pub allowed_hosts: Vec<String>,
     /// Whether it stands behind a proxy that adds forwarded headers; requests with them are refused
     /// otherwise (hazard Z-07).

@@ -203,6 +203,8 @@ fn secrets(config: &Config) -> Result<Vec<String>> {
         secrets.extend(file.map(|key| key.trim().to_owned()));
         secrets.extend(provider.headers.values().cloned());
     }
+    let keys = config.auth.keys_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
+    secrets.extend(keys.iter().flat_map(|keys| Keys::listed(keys)).map(str::to_owned));
     Ok(secrets)
 }
 

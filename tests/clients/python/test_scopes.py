@@ -67,6 +67,12 @@ class Scopes(Case):
         for key in [*KEYS.values(), self.tenure.key]:
             self.assertNotIn(key, text(results[0]))
 
+    def test_a_key_that_somebody_pastes_is_not_stored(self) -> None:
+        session = self.session("echo")
+        self.turn(session, message(f"my key is {KEYS['person']}, keep it"))
+        for event in self.all_events(session):
+            self.assertNotIn(KEYS["person"], str(event.to_dict()))
+
     def test_an_unknown_key_is_told_apart_from_a_small_one(self) -> None:
         with self.assertRaises(APIStatusError) as raised:
             self.tenure.client(api_key="0123456789-nobody", max_retries=0).beta.agents.list()

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_api::event::{WireBody, WireEvent, preview_delta, preview_start};
+use tenure_api::event::{WireEvent, preview_delta, preview_start};
 use tenure_api::node::{PreviewFrame, PreviewKind};
 use tenure_core::{Body, EventId, SessionId, TenantId};
 use tenure_store::{EventQuery, Hint, Kind, Order};
@@ -268,7 +268,6 @@ impl Follow {
             let wire = self.state.shown(self.session, row);
             self.seq = row.seq;
             self.queued.remove(&row.id);
-            self.has_ended |= matches!(wire.body, WireBody::StatusTerminated { .. });
             match row.body {
                 Body::SpanStart { .. } => self.open_span = Some(row.seq),
                 Body::SpanEnd { .. } => self.open_span = None,

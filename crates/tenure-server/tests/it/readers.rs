@@ -80,7 +80,10 @@ impl Reader {
                 assert!(truth[id].starts_with(text.as_str()), "glued: {text:?}, and it is {:?}", truth[id]);
                 return;
             }
-            "session.preview_reset" => return self.open.clear(),
+            "session.preview_reset" => {
+                assert!(!self.open.is_empty(), "nothing on the screen is taken back");
+                return self.open.clear();
+            }
             "agent.message" => drop(self.open.remove(frame.data["id"].as_str().unwrap())),
             "span.model_request_end" => {
                 if frame.data["is_error"] == true {

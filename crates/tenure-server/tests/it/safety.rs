@@ -55,8 +55,14 @@ async fn z_07_only_known_hosts_are_served_and_proxies_must_be_configured() {
     {
         assert_eq!(get(&house, &[("host", host)]).await, (StatusCode::FORBIDDEN, "host_not_allowed".into()), "{host}");
     }
-    for header in ["x-forwarded-for", "x-forwarded-host", "forwarded"] {
+    for header in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "forwarded"] {
         assert_eq!(get(&house, &[(header, "127.0.0.1")]).await.1, "host_not_allowed", "{header}");
+    }
+    let listens = House::over(Arc::new(Memory::new()), |config| config.allowed_hosts = vec!["10.0.0.1:7373".into()]);
+    for (host, status) in
+        [("10.0.0.1:7373", StatusCode::OK), ("10.0.0.1", StatusCode::OK), ("10.0.0.2:7373", StatusCode::FORBIDDEN)]
+    {
+        assert_eq!(get(&listens, &[("host", host)]).await.0, status, "{host}");
     }
     let behind = House::over(Arc::new(Memory::new()), |config| config.is_behind_proxy = true);
     assert_eq!(get(&behind, &[("x-forwarded-for", "127.0.0.1")]).await.0, StatusCode::OK);
