@@ -221,7 +221,10 @@ pub(crate) fn kill_by_join_files(files: &[String]) {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "nothing tells when the kernel lets go of a group; a thread that may block")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "nothing tells when the kernel lets go of a group; a thread that may block"
+)]
 fn remove<'a>(paths: impl Iterator<Item = &'a Path>) {
     for path in paths {
         for _ in 0..REMOVE_ROUNDS {

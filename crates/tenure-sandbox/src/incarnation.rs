@@ -295,7 +295,7 @@ impl Incarnation for Running {
         self.send(&frame, &[], Some(output)).await?;
         let limit = Duration::from_millis(timeout_ms) + REPORT_TIMEOUT;
         let disk = usage::watch(&self.spec, self.outgoing_kill(number));
-        let (status, still_running, notes) = tokio::select! {
+        let (status, still_running, mut notes) = tokio::select! {
             answer = tokio::time::timeout(limit, answer) => match answer {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => (Status::Lost, Vec::new(), Vec::new()),
@@ -317,6 +317,10 @@ impl Incarnation for Running {
         let tail: Vec<u8> = kept.tail.into();
         let network_hint =
             (failed && self.spec.network == Network::Off).then(|| hint::network(&kept.head, &tail)).flatten();
+        // Programs without a network often ask for it, too.
+        if network_hint.is_none() {
+            notes.extend(hint::question(status, &kept.head, &tail));
+        }
         Ok(Outcome {
             status,
             head: kept.head,

@@ -296,7 +296,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// Set when the command seems to have failed for want of a network.
     pub network_hint: Option<String>,
-    /// Set when the shell could not keep its state as promised, for example a removed working directory.
+    /// What the reader of the output should know: the shell could not keep its state as promised, for
+    /// example a removed working directory; or the command seems to have wanted an answer.
     pub notes: Vec<String>,
 }
 

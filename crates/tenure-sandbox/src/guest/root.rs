@@ -96,6 +96,8 @@ const COVERED: [&str; 8] = [
     "proc/keys",
     "proc/sysrq-trigger",
 ];
+/// An empty folder that nobody may look into.
+const CLOSED: &str = "mode=0000,size=4k";
 const COVERED_PROC: [&str; 6] = ["kmsg", "timer_list", "sched_debug", "kallsyms", "interrupts", "latency_stats"];
 /// Parts of /proc that stay readable but not writable.
 const READ_ONLY_PROC: [&str; 4] = ["sys", "irq", "bus", "fs"];
@@ -150,8 +152,10 @@ impl Tree<'_> {
         self.dev().map_err(|error| step("fill /dev", &error))?;
         self.proc().map_err(|error| step("mount /proc", &error))?;
         self.empty().map_err(|error| step("make directories", &error))?;
-        for path in COVERED.iter().map(PathBuf::from).chain(self.hidden()) {
-            self.cover(&self.root.join(path)).map_err(|error| step("cover hidden paths", &error))?;
+        // Empty for those that programs look into: git ends when it may not look for its configuration.
+        let covered = COVERED.iter().map(|path| (PathBuf::from(path), "mode=0555,size=4k"));
+        for (path, options) in covered.chain(self.hidden().map(|path| (path, CLOSED))) {
+            self.cover(&self.root.join(path), options).map_err(|error| step("cover hidden paths", &error))?;
         }
         sys::mount_attributes(&c_path(self.root), 0).map_err(|error| step("set mount flags", &error))?;
         // Only the root itself: what is mounted below keeps its own flags.
@@ -258,7 +262,7 @@ impl Tree<'_> {
             }
         }
         for name in COVERED_PROC {
-            self.cover(&proc.join(name))?;
+            self.cover(&proc.join(name), CLOSED)?;
         }
         Ok(())
     }
@@ -274,11 +278,11 @@ impl Tree<'_> {
     }
 
     /// Puts something empty over a path, if there is something.
-    fn cover(&self, target: &Path) -> io::Result<()> {
+    fn cover(&self, target: &Path, options: &str) -> io::Result<()> {
         match fs::symlink_metadata(target) {
             Ok(kind) if kind.is_dir() => {
                 let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
-                tmpfs(target, "mode=0000,size=4k", flags)
+                tmpfs(target, options, flags)
             }
             // A device node on a mount without devices: open says permission denied.
             Ok(kind) if kind.is_file() => {

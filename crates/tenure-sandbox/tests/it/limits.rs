@@ -45,8 +45,13 @@ async fn o_077_fork_bomb_and_threads_meet_the_limit() {
         // The test must not take the machine down when the product is wrong: the limit is there first.
         let limit = output(&sandbox, "ulimit -u").await;
         assert_ne!(limit.trim(), "unlimited");
+        let others = Folders::new();
+        let other = driver.start(others.spec()).await.expect("start");
         let exec = Exec { timeout: Duration::from_secs(3), ..Exec::new(":(){ :|:& };:; sleep 1000") };
-        let outcome = sandbox.exec(exec).await.expect("run");
+        // The host and other sandboxes answer meanwhile.
+        let (outcome, answer) = tokio::join!(sandbox.exec(exec), output(&other, "echo other"));
+        let outcome = outcome.expect("run");
+        assert_eq!(answer, "other\n");
         assert_ne!(outcome.status, Status::Exited(0), "{}", text(&outcome));
         sandbox.restart().await.expect("restart");
         assert_eq!(sandbox.processes().await.expect("list"), Vec::new());
@@ -59,7 +64,9 @@ time.sleep(100)'";
         let outcome = sandbox.exec(exec).await.expect("run");
         assert_ne!(outcome.status, Status::Exited(0), "{}", text(&outcome));
         assert_eq!(output(&sandbox, "echo alive").await, "alive\n");
+        assert_eq!(output(&other, "echo other").await, "other\n");
         sandbox.stop().await;
+        other.stop().await;
     }
 }
 

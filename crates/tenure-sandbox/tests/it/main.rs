@@ -3,6 +3,7 @@
 //! The whole program runs in a control group of its own (`contain.rs`), so a bare `cargo test` is safe.
 //! As root the suite also runs again as an unprivileged user (`unprivileged.rs`).
 
+mod choice;
 mod contain;
 mod escape;
 mod files;

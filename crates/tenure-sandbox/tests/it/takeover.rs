@@ -50,6 +50,29 @@ async fn stop_leaves_no_process_no_group_and_no_record() {
     }
 }
 
+#[tokio::test]
+async fn z_12_a_holder_that_fences_itself_ends_its_commands_and_starts_none() {
+    for driver in drivers().await {
+        let folders = Folders::new();
+        let sandbox = driver.start(folders.spec()).await.expect("start");
+        output(&sandbox, "mkfifo begun").await;
+        let running =
+            sandbox.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); echo > begun; sleep 1000"));
+        let fencing = async {
+            output(&sandbox, "cat begun").await;
+            sandbox.stop().await;
+            // From here on nothing of it writes.
+            let size = || std::fs::metadata(folders.workspace().join("out")).map(|metadata| metadata.len()).ok();
+            let before = size();
+            assert!(!is_marked_alive(sandbox.id()), "{}", driver.name());
+            assert_eq!(size(), before);
+        };
+        let (outcome, ()) = tokio::join!(running, fencing);
+        assert_eq!(outcome.expect("an outcome").status, Status::Lost, "what it did is unknown, not failed");
+        assert_eq!(sandbox.exec(Exec::new("true")).await.expect_err("ended").kind, ErrorKind::Lost);
+    }
+}
+
 /// Names the folder and the driver when this binary runs as a worker.
 const WORKER: &str = "TENURE_TEST_WORKER";
 
