@@ -212,6 +212,8 @@ fn tool_use(
         }
         Err(message) => (Json::object(), Some(alloc::format!("The input is not valid JSON: {message}."))),
     };
+    // Nobody can answer a question that is not there; the other tools check their inputs when they run.
+    let problem = problem.or_else(|| (facts.kind == CallKind::AskUser).then(|| no_question(&input)).flatten());
     let malformed = unknown.or(problem);
     if facts.kind.is_answered_outside() && malformed.is_none() {
         return (Body::AgentCustomToolUse { name, input, kind: facts.kind, origin }, None);
@@ -232,6 +234,17 @@ fn tool_use(
     let body =
         Body::AgentToolUse { name, input, kind: facts.kind, effect: facts.effect, permission, malformed, origin };
     (body, refused)
+}
+
+/// Why an input asks nothing.
+fn no_question(input: &Json) -> Option<String> {
+    let why = match input.to_value().get("question") {
+        None | Some(serde_json::Value::Null) => "question: is missing; give it as a string.",
+        Some(serde_json::Value::String(text)) if text.trim().is_empty() => "question: is empty.",
+        Some(serde_json::Value::String(_)) => return None,
+        Some(_) => "question: must be a string.",
+    };
+    Some(String::from(why))
 }
 
 /// Enough of a value to recognise it.

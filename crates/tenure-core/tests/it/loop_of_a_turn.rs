@@ -182,6 +182,26 @@ fn o_012_the_same_malformed_call_three_times_stops_visibly() {
 }
 
 #[test]
+fn o_012_a_question_that_is_not_there_is_told_to_the_model_and_asks_nobody() {
+    for (input, expected) in [
+        ("{}", "question: is missing; give it as a string."),
+        (r#"{"question":null}"#, "question: is missing; give it as a string."),
+        (r#"{"question":" "}"#, "question: is empty."),
+        (r#"{"question":["a"]}"#, "question: must be a string."),
+    ] {
+        let mut run = Driven::new();
+        run.say("ask");
+        run.answer(AnswerStop::ToolUse, vec![tool("ask_user", input)]);
+        let result = run.log.iter().find_map(|event| match &event.body {
+            Body::AgentToolResult { content, .. } => Some(content.clone()),
+            _ => None,
+        });
+        assert_eq!(result, Some(vec![Block::Text(expected.to_owned())]), "{input}");
+        assert!(matches!(run.settle(), Action::CallModel { .. }), "{input}");
+    }
+}
+
+#[test]
 fn o_013_equal_provider_ids_are_different_calls() {
     let mut run = Driven::new();
     run.say("go");
