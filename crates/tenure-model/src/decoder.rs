@@ -98,7 +98,10 @@ impl<P: Protocol> Decoder for SseDecoder<P> {
 
     fn finish(&mut self, on_event: &mut dyn FnMut(StreamEvent)) -> Result<Answer, Failure> {
         self.reader.finish();
-        while let Some(event) = self.reader.next_event() {
+        // Nothing counts after the marker, whether it came in the same chunk or in a later one.
+        while !self.protocol.is_complete()
+            && let Some(event) = self.reader.next_event()
+        {
             match self.protocol.event(&event, on_event) {
                 Ok(()) => {}
                 Err(EventError::Failed(failure)) => return Err(failure),

@@ -27,6 +27,8 @@ pub(crate) struct House {
 pub(crate) struct Running {
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<Ended, Error>>,
+    /// Where other nodes reach it.
+    pub(crate) address: std::net::SocketAddr,
 }
 
 impl Running {
@@ -154,9 +156,9 @@ impl House {
 
     pub(crate) async fn worker_with(&self, drivers: Vec<Arc<dyn Driver>>, masker: EventMasker) -> Running {
         let worker = start(self.path(), self.store.clone(), drivers, masker, options(self.path())).await;
-        let stop = CancellationToken::new();
+        let (stop, address) = (CancellationToken::new(), worker.address());
         let task = tokio::spawn(worker.run(stop.clone()));
-        Running { stop, task }
+        Running { stop, task, address }
     }
 
     /// The data folder.

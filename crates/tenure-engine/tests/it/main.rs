@@ -7,5 +7,6 @@ mod fence;
 mod house;
 mod kill;
 mod poison;
+mod previews;
 mod stop;
 mod turns;

@@ -201,3 +201,21 @@ async fn o_021_an_unknown_model_parks_with_a_reason() {
     assert!(explain(&view.session).text.contains("cannot be used"));
     worker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_029_a_message_at_the_end_of_a_turn_is_answered_whenever_it_comes() {
+    let mut house = House::new("[[turn]]\nlabel = \"a\"\nnext = \"a\"\ndo = [{ say = \"ok\" }]\n").await;
+    let worker = house.worker().await;
+    for _ in 0..20 {
+        let session = house.session().await;
+        house.say(session, "one").await;
+        // The answer is there; the session is about to be idle, or is.
+        house.until_log(session, |log| said(log) == ["ok"]).await;
+        house.say(session, "two").await;
+        let log = house.until_log(session, |log| said(log) == ["ok", "ok"]).await;
+        check(&log);
+        let view = house.until(session, Phase::Idle).await;
+        assert_eq!(view.inbox_len, 0);
+    }
+    worker.stop().await;
+}

@@ -273,6 +273,16 @@ fn a_stream_that_ends_anywhere_before_its_marker_is_never_an_answer() {
 }
 
 #[test]
+fn nothing_counts_after_the_marker_also_in_the_same_chunk() {
+    let error = "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n";
+    for (dialect, text) in BOTH {
+        let whole = decode(dialect, [text.as_bytes()]);
+        assert!(whole.1.is_ok());
+        assert_eq!(decode(dialect, [format!("{text}{error}").as_bytes()]), whole);
+    }
+}
+
+#[test]
 fn an_endless_answer_ends_at_the_bound() {
     let event = format!("data: {{\"type\":\"ping\",\"x\":\"{}\"}}\n\n", "x".repeat(1 << 20));
     let chunks = std::iter::repeat_n(event.as_bytes(), 70);
@@ -325,6 +335,26 @@ proptest! {
                 }
             }
             chunked(dialect, &bytes, &sizes);
+        }
+    }
+
+    #[test]
+    fn events_of_real_streams_in_any_order_make_no_decoder_panic_and_no_answer_without_its_marker(
+        picks in proptest::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..40),
+    ) {
+        let events = BOTH.map(|(_, text)| text.split_inclusive("\n\n").collect::<Vec<_>>());
+        let stream: String = picks
+            .iter()
+            .map(|(which, place)| {
+                let events = &events[usize::from(*which)];
+                events[place.index(events.len())]
+            })
+            .collect();
+        for (dialect, _) in BOTH {
+            chunked(dialect, stream.as_bytes(), &[11, 3]);
+            let has_marker = ["stop_reason\":\"", "message_stop", "finish_reason\":\"", "[DONE]"];
+            let is_answer = decode(dialect, [stream.as_bytes()]).1.is_ok();
+            prop_assert!(!is_answer || has_marker.iter().any(|marker| stream.contains(marker)));
         }
     }
 
