@@ -85,12 +85,10 @@ impl Reader {
                 return self.open.clear();
             }
             "agent.message" => drop(self.open.remove(frame.data["id"].as_str().unwrap())),
-            "span.model_request_end" => {
-                if frame.data["is_error"] == true {
-                    self.open.clear();
-                    let usage = frame.data["model_usage"].as_object().unwrap();
-                    assert!(usage.values().all(|count| count == 0), "{usage:?}");
-                }
+            "span.model_request_end" if frame.data["is_error"] == true => {
+                self.open.clear();
+                let usage = frame.data["model_usage"].as_object().unwrap();
+                assert!(usage.values().all(|count| count == 0), "{usage:?}");
             }
             "session.status_idle" => assert_eq!(self.open, Truth::new(), "a text is left on the screen"),
             _ => {}
