@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,6 +152,9 @@ fn spawn(launcher: Launcher, socket: OwnedFd) -> io::Result<Child> {
                         .stdin(Stdio::from(socket))
                         .stdout(Stdio::null())
                         .stderr(Stdio::null())
+                        // Ctrl-C and a service manager signal the worker's whole group; the launcher must
+                        // live on until it has ended what it started.
+                        .process_group(0)
                         .spawn();
                     // The caller waits for the answer.
                     let _ = answer.send(child);

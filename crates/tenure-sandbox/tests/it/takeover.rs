@@ -1,5 +1,6 @@
 //! One incarnation at most works on a session's folder.
 
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tenure_sandbox::{ErrorKind, Exec, Spec, Status};
 
 use crate::machine::{Folders, PATIENCE, all, drivers, output, run};
@@ -76,28 +77,40 @@ async fn z_12_a_holder_that_fences_itself_ends_its_commands_and_starts_none() {
 /// Names the folder and the driver when this binary runs as a worker.
 const WORKER: &str = "TENURE_TEST_WORKER";
 
+/// Ways in which a worker ends without a chance to clean up.
+const ENDS: [(&str, fn(Pid)); 2] = [
+    ("kill -9", |worker| kill_process(worker, Signal::KILL).expect("kill")),
+    // As Ctrl-C or a service manager does it: whatever is in the worker's process group is hit too.
+    ("a signal to its group", |worker| kill_process_group(worker, Signal::INT).expect("kill")),
+];
+
 #[tokio::test]
 async fn z_11_nothing_of_the_sandbox_outlives_a_killed_worker() {
+    use std::os::unix::process::CommandExt;
     for driver in drivers().await {
-        let folders = Folders::new();
-        let mut worker = std::process::Command::new(std::env::current_exe().expect("own path"))
-            .args(["--exact", "takeover::runs_as_a_worker_when_asked"])
-            .env(WORKER, format!("{}:{}", driver.name(), folders.path().display()))
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .expect("start a worker");
-        wait_until(|| folders.workspace().join("out").exists());
-        let record = std::fs::read_to_string(folders.path().join("state/incarnation.json")).expect("a record");
-        let id = record.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an id").to_owned();
-        assert!(is_marked_alive(&id), "the command carries the mark");
-        worker.kill().expect("kill -9");
-        worker.wait().expect("reap");
-        wait_until(|| !is_marked_alive(&id));
-        // And the folder can be taken at once.
-        let next = driver.start(Spec { epoch: 2, ..folders.spec() }).await.expect("take over");
-        assert_eq!(output(&next, "echo alive").await, "alive\n");
-        next.stop().await;
+        for (how, end) in ENDS {
+            let folders = Folders::new();
+            let mut worker = std::process::Command::new(std::env::current_exe().expect("own path"))
+                .args(["--exact", "takeover::runs_as_a_worker_when_asked"])
+                .env(WORKER, format!("{}:{}", driver.name(), folders.path().display()))
+                .process_group(0)
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .expect("start a worker");
+            wait_until(|| folders.workspace().join("out").exists());
+            let record = std::fs::read_to_string(folders.path().join("state/incarnation.json")).expect("a record");
+            let id =
+                record.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an id").to_owned();
+            assert!(is_marked_alive(&id), "the command carries the mark");
+            end(Pid::from_child(&worker));
+            worker.wait().expect("reap");
+            wait_until(|| !is_marked_alive(&id));
+            // And the folder can be taken at once.
+            let next = driver.start(Spec { epoch: 2, ..folders.spec() }).await.expect("take over");
+            assert_eq!(output(&next, "echo alive").await, "alive\n", "{how}");
+            next.stop().await;
+        }
     }
 }
 
