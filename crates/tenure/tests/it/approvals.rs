@@ -64,6 +64,8 @@ fn of_several_calls_the_one_that_is_meant_must_be_named() {
     let approved = house.run(&["approve", &session, "--call", &call[call.len() - 6..]]).ok();
     assert_eq!(redacted(&approved.stdout, &[&session]), "Approved once. …TAIL is runnable.\n");
     assert_eq!(approved.stderr, "write   a.txt\n  content:\n    a\n", "a person sees all of what is allowed");
+    // While the first call runs, the session is not parked, and the list shows what is.
+    crate::house::until(|| house.run(&["approvals", "--json"]).ok().json().len() == 1);
     let denied = house.run(&["deny", &session, "--because", "no b"]).ok();
     assert_eq!(redacted(&denied.stdout, &[&session]), "Denied. …TAIL is runnable; the model is told.\n");
     let events = until_end_of_turn(&house, &session);

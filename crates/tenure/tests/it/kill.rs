@@ -128,6 +128,8 @@ fn followers_of_a_killed_server_pick_up_without_gap_or_repeat() {
     assert_eq!(logs.code(), 0, "{log_events:#?}");
     let stored = house.run(&["logs", &session, "--json"]).ok().json();
     has_no_gap_and_no_repeat(&stored);
+    // An input that waits is shown once without a number; it is not a row yet.
+    log_events.retain(|event| event["seq"].is_u64());
     assert_eq!(log_events, stored, "a follower of the log sees what is stored");
     run_events.retain(|event| event["seq"].is_u64());
     has_no_gap_and_no_repeat(&run_events);
