@@ -77,8 +77,10 @@ async fn z_12_a_holder_that_fences_itself_ends_its_commands_and_starts_none() {
 /// Names the folder and the driver when this binary runs as a worker.
 const WORKER: &str = "TENURE_TEST_WORKER";
 
+type End = fn(Pid);
+
 /// Ways in which a worker ends without a chance to clean up.
-const ENDS: [(&str, fn(Pid)); 2] = [
+const ENDS: [(&str, End); 2] = [
     ("kill -9", |worker| kill_process(worker, Signal::KILL).expect("kill")),
     // As Ctrl-C or a service manager does it: whatever is in the worker's process group is hit too.
     ("a signal to its group", |worker| kill_process_group(worker, Signal::INT).expect("kill")),
