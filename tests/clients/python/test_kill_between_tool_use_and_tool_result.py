@@ -27,8 +27,9 @@ class KillBetweenToolUseAndToolResult(Case):
         seen = self.read(stream, is_kind("session.tool_started"))
         (call,) = of_kind(seen, "agent.tool_use")
         self.assertEqual(of_kind(seen, "agent.tool_result"), [])
-        # The event says that the command may have begun; only its effect says that it has.
-        while wire.request(self.tenure, "GET", f"/v1/sessions/{session.id}/files/content?path=effects").status != 200:
+        # The event says that the command may have begun; only its effect says that it has. The file is
+        # there a moment before the line in it.
+        while b"started" not in wire.request(self.tenure, "GET", f"/v1/sessions/{session.id}/files/content?path=effects").body:
             pass
         return session, stream, call, seen
 

@@ -15,9 +15,9 @@ class Scopes(Case):
     def setUpClass(cls) -> None:
         cls.tenure = running.Tenure(keys=LINES)
         cls.addClassCleanup(cls.tenure.stop)
-        cls.client = cls.tenure.client(api_key=KEYS["program"], max_retries=0)
+        cls.client = cls.tenure.client(api_key=KEYS["program"])
         cls.person = cls.tenure.client(api_key=KEYS["person"])
-        cls.board = cls.tenure.client(api_key=KEYS["board"], max_retries=0)
+        cls.board = cls.tenure.client(api_key=KEYS["board"])
 
     def refused(self, call) -> None:
         with self.assertRaises(PermissionDeniedError) as raised:
