@@ -4,9 +4,26 @@ use crate::commands::approvals::text;
 use crate::connection::tail;
 use crate::output::{inert, time};
 use serde_json::Value;
+use std::time::Duration;
+use tenure_api::client::{self, Client, EventStream, From};
 
 /// Characters of an event's content in a line of the log.
 const LINE_CHARS: usize = 160;
+
+/// How often a server that went away before its stream was open is tried again, and after which wait.
+const OPEN_TRIES: u32 = 60;
+const OPEN_WAIT: Duration = Duration::from_secs(1);
+
+/// Opens a stream of a session that is known to exist: a server that is away just now comes back.
+pub(crate) async fn open(client: &Client, id: &str, from: From, previews: bool) -> Result<EventStream, client::Error> {
+    for _ in 1..OPEN_TRIES {
+        match client.events(id, from.clone(), previews).await {
+            Err(client::Error::Unreachable { .. }) => tokio::time::sleep(OPEN_WAIT).await,
+            opened => return opened,
+        }
+    }
+    client.events(id, from, previews).await
+}
 
 /// One line of the log.
 pub(crate) fn log_line(event: &Value) -> String {

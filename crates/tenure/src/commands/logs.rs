@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::commands::approvals::text;
 use crate::connection::{session_id, tail};
 use crate::failure::{Exit, Failure};
-use crate::follow::log_line;
+use crate::follow::{self, log_line};
 use crate::output::{self, Format, inert, progress, time};
 use crate::stop;
 use clap::Args;
@@ -40,7 +40,7 @@ impl Logs {
             return Ok(Exit::Ok);
         }
         let stop = stop::on_signals().map_err(anyhow::Error::from)?;
-        let mut stream = client.events(&id, From::After(last), false).await?;
+        let mut stream = follow::open(&client, &id, From::After(last), false).await?;
         loop {
             let next = tokio::select! {
                 next = stream.next() => next?,
@@ -110,7 +110,7 @@ impl Logs {
             return output::json(event);
         }
         output::line(&log_line(event))?;
-        let whole = crate::follow::whole(event);
+        let whole = follow::whole(event);
         if self.full && !whole.is_empty() {
             for line in inert::text(&whole).lines() {
                 output::line(&format!("    {line}"))?;

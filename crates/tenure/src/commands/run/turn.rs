@@ -22,7 +22,7 @@ pub(super) enum TurnEnd {
 
 /// Prints until the turn ends; a wait for a person is said and waited for.
 pub(super) async fn follow(client: &Client, id: &str, from: From, printer: &mut Printer) -> Result<TurnEnd, Failure> {
-    let mut stream = client.events(id, from, printer.shows_previews()).await?;
+    let mut stream = follow::open(client, id, from, printer.shows_previews()).await?;
     loop {
         match stream.next().await? {
             Next::Frame(frame) => {
