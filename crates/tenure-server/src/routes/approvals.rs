@@ -29,7 +29,8 @@ pub(crate) async fn list(
     let sessions = SessionQuery {
         tenant: caller.tenant.clone(),
         agent: None,
-        phases: vec![Phase::NeedsYou, Phase::Paused],
+        // Also while another call of the session runs: the answer is taken then too.
+        phases: vec![Phase::NeedsYou, Phase::Paused, Phase::Working, Phase::Queued],
         with_archived: false,
         created_from: None,
         created_before: None,

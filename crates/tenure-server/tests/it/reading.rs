@@ -55,6 +55,11 @@ async fn approvals_show_what_is_asked_across_sessions_and_not_those_of_others() 
     assert!(approval["since"].is_string());
     let theirs = house.call(Method::GET, "/v1/approvals", None, &[("x-api-key", OTHER_KEY)]).await.ok();
     assert_eq!(theirs["data"], json!([]));
+    // Also while the session is at work: another call of it may run, and the answer is taken all the same.
+    house.say(&session, "and hurry").await;
+    assert_eq!(house.get("/v1/approvals").await.ok()["data"][0]["tool_use_id"], call.to_string());
+    let _leased = Hand::claim(&house).await;
+    assert_eq!(house.get("/v1/approvals").await.ok()["data"][0]["tool_use_id"], call.to_string());
 }
 
 #[tokio::test]
