@@ -7,7 +7,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::time::Duration;
 use tenure_core::{
-    Body, Call, CallKind, Done, Draft, EventId, Json, MAX_WAIT, Outcome, callback_result, finished, wait_tool,
+    Body, Call, CallKind, CallbackId, Done, Draft, EventId, Json, MAX_WAIT, Outcome, callback_result, finished,
+    wait_tool,
 };
 use tenure_store::Then;
 use tenure_tools::WaitCall;
@@ -110,7 +111,7 @@ impl Advance {
                     return self.give(call, Done::text(Outcome::Failed, text));
                 }
                 // The log holds the id; whoever may see the link gets it rendered (design 7.9).
-                let result = format!(r#"{{"callback_id":"{id}","url":"{{{{callback:{id}}}}}"}}"#);
+                let result = callback_made(&id, &self.services.options.public_url);
                 self.give(call, Done::text(Outcome::Done, result))
             }
             Ok(WaitCall::WaitForCallback { callback, timeout_millis }) => {
@@ -147,5 +148,34 @@ impl Advance {
 
     fn give(&mut self, call: &Call, done: Done) -> Result<(), Stopped> {
         self.journal.push(finished(call, done)).map(drop).map_err(Stopped::from)
+    }
+}
+
+/// What the model is told about a new callback; the link is a placeholder until somebody who may see it reads it.
+///
+/// A link that only this machine reaches is said to be one, before the model gives it to a job elsewhere that
+/// then never answers (hazard Z-50).
+fn callback_made(id: &CallbackId, public_url: &str) -> String {
+    let warning = if tenure_api::client::is_loopback_address(public_url) {
+        r#","warning":"only programs on this machine reach the url: the operator set no public_url""#
+    } else {
+        ""
+    };
+    format!(r#"{{"callback_id":"{id}","url":"{{{{callback:{id}}}}}"{warning}}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z_50_a_new_callback_says_whether_only_this_machine_reaches_it() {
+        let id = CallbackId::from_bits(1);
+        for (public_url, is_warned) in [("http://127.0.0.1:7373", true), ("https://tenure.example", false)] {
+            let made = Json::parse(&callback_made(&id, public_url)).expect("an object").to_value();
+            assert_eq!(made["callback_id"], id.to_string());
+            assert_eq!(made["url"], tenure_api::callback::placeholder(id));
+            assert_eq!(made.get("warning").is_some(), is_warned, "{public_url}");
+        }
     }
 }
