@@ -12,7 +12,7 @@ async fn z_11_a_new_holder_ends_the_old_incarnation_first() {
         let old = driver.start(Spec { epoch: 1, ..folders.spec() }).await.expect("start");
         output(&old, "mkfifo begun").await;
         let running =
-            old.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); echo > begun; sleep 1000"));
+            old.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); until test -s out; do sleep 0.01; done; echo > begun; sleep 1000"));
         let taking = async {
             output(&old, "cat begun").await;
             driver.start(Spec { epoch: 2, ..folders.spec() }).await.expect("take over")
@@ -58,7 +58,7 @@ async fn z_12_a_holder_that_fences_itself_ends_its_commands_and_starts_none() {
         let sandbox = driver.start(folders.spec()).await.expect("start");
         output(&sandbox, "mkfifo begun").await;
         let running =
-            sandbox.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); echo > begun; sleep 1000"));
+            sandbox.exec(Exec::new("(setsid sh -c 'while :; do echo x >> out; done' &); until test -s out; do sleep 0.01; done; echo > begun; sleep 1000"));
         let fencing = async {
             output(&sandbox, "cat begun").await;
             sandbox.stop().await;
