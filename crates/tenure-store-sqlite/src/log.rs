@@ -1,9 +1,10 @@
-//! Copies the write-ahead log back into the store file, on a thread and connection of its own, so
-//! that commits do not pay for it; keeps the log bounded (hazard Z-22).
+//! Keeps the write-ahead log bounded (hazard Z-22), on a thread and connection of its own.
 //!
-//! Up to [`RESTART_PAGES`] only what readers do not need is copied, without holding anybody up. Past
-//! that, writers wait until the log starts again from its beginning; most of it was copied a moment
-//! before, so that this is short. Rows of removed sessions that a crash left are removed here too.
+//! Commits in small groups copy the log back themselves every [`crate::open::WAL_PAGES`] pages. Large
+//! groups leave it to this thread, and so do small ones while a reader needs the old pages. From
+//! [`COPY_PAGES`] on it copies what it can without holding anybody up. Past [`RESTART_PAGES`] writers
+//! wait until the log starts again from its beginning; most of it was copied a moment before, so that
+//! this is short.
 
 use crate::errors;
 use crate::open::{self, Options};
@@ -19,8 +20,7 @@ use tenure_store::Error;
 /// Pages in the log from which it is copied back.
 const COPY_PAGES: i64 = 2_000;
 
-/// Pages in the log from which it is started again. Not more: until the log's file has once had this size,
-/// each commit makes it longer, and the file system writes that down with every fsync.
+/// Pages in the log from which it is started again.
 const RESTART_PAGES: i64 = 4_000;
 
 /// Bytes of the log's file above which it is cut.

@@ -16,9 +16,13 @@ const SCHEMA_VERSION: i64 = 1;
 /// How long a process waits for the other one's transaction.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Pages of the write-ahead log after which a commit copies them back itself (4 KiB each). Only a
-/// net: the thread in `log` does it long before.
-const WAL_PAGES: u32 = 65_536;
+/// Pages of the write-ahead log after which a commit copies them back itself, as long as groups are
+/// small (4 KiB each). Few, so that the log's file is soon as long as it gets and its blocks are used
+/// again: a commit that makes the file longer costs the file system a write with every fsync.
+pub(crate) const WAL_PAGES: u32 = 1_000;
+
+/// The same while groups are large: only a net, since the thread in `log` does it before.
+pub(crate) const WAL_PAGES_OF_LARGE_GROUPS: u32 = 65_536;
 
 /// Statements that each connection keeps prepared.
 const STATEMENTS: usize = 96;

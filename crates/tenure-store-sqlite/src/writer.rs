@@ -13,6 +13,7 @@
 use crate::blobs::Blobs;
 use crate::clock::Clock;
 use crate::errors;
+use crate::open;
 use crate::reserve::Reserve;
 use crate::statements as sql;
 use crate::wake::Wake;
@@ -29,6 +30,10 @@ const QUEUE: usize = 4_096;
 
 /// Most jobs in one transaction.
 pub(crate) const GROUP: usize = 1_024;
+
+/// Most jobs of a group after which the writer copies the log back itself: it has the time then, and a
+/// short log makes commits cheaper. Larger groups leave it to the thread in `log`.
+const SMALL_GROUP: usize = 8;
 
 /// How often commits of other processes are looked for while nothing is written.
 const LOOK: Duration = Duration::from_millis(40);
@@ -138,7 +143,7 @@ impl Writer {
     /// Starts the thread; it ends when the handle is dropped.
     pub(crate) fn start(connection: Connection, reserve: Reserve, parts: Parts) -> Result<Self, Error> {
         let (sender, receiver) = channel();
-        let mut thread = Thread { connection, reserve, parts, broken: None, foreign: None };
+        let mut thread = Thread { connection, reserve, parts, broken: None, foreign: None, wal_pages: open::WAL_PAGES };
         std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || thread.run(&receiver))
@@ -201,6 +206,8 @@ struct Thread {
     broken: Option<Failure>,
     /// SQLite's number of the newest commit of another connection.
     foreign: Option<i64>,
+    /// Pages of the log from which a commit copies it back.
+    wal_pages: u32,
 }
 
 impl Thread {
@@ -248,6 +255,7 @@ impl Thread {
         if self.reserve.is_low(&self.connection) {
             refuse_additions(jobs);
         }
+        self.choose_who_copies(jobs.len());
         let result = match self.attempt(jobs, Undo::WholeGroup) {
             Err(failure) if failure.kind == Kind::NoSpace && self.reserve.release(&self.connection) => {
                 tracing::error!("the disk of the store is full; its reserve is used to save running work");
@@ -271,6 +279,15 @@ impl Thread {
                     self.broken = Some(failure);
                 }
             }
+        }
+    }
+
+    /// Decides whether this commit or the thread in `log` copies the log back.
+    fn choose_who_copies(&mut self, jobs: usize) {
+        let pages = if jobs <= SMALL_GROUP { open::WAL_PAGES } else { open::WAL_PAGES_OF_LARGE_GROUPS };
+        // A setting that does not take changes nothing but speed.
+        if pages != self.wal_pages && self.connection.pragma_update(None, "wal_autocheckpoint", pages).is_ok() {
+            self.wal_pages = pages;
         }
     }
 
