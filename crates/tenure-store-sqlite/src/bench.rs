@@ -9,18 +9,24 @@ use crate::{Sqlite, errors, rows};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{
     AgentId, AgentRef, Body, EnvironmentId, Event, EventId, LeaseId, NodeId, Origin, Session, SessionId, TenantId,
     Timestamp, apply, stored,
 };
 use tenure_store::{Checkpoint, Claim, Error, Kind, Lease, Leased, NewNode, NewSession, Store, Then};
+use tokio::sync::Barrier;
 
 /// Rows of each checkpoint.
 const ROWS: usize = 2;
 
 /// Text of each row: with its frame about 1 KiB.
 const TEXT_BYTES: usize = 960;
+
+/// One of so many rounds is run before the measurement starts, so that the log's file has its size and
+/// memory is there: sessions run for months.
+const WARM_UP: usize = 3;
 
 /// What a measurement found.
 #[derive(Clone, Debug)]
@@ -55,12 +61,16 @@ pub async fn run_store(folder: &Path, concurrency: usize, commits: usize) -> Res
     let store = Sqlite::open(Options::new(folder))?;
     let leased = begin(&store, concurrency).await?;
     let rounds = commits.div_ceil(concurrency.max(1));
-    let started = Instant::now();
+    let warm = Arc::new(Barrier::new(leased.len() + 1));
     let mut tasks = Vec::new();
     for leased in leased {
-        let store = store.clone();
+        let (store, warm) = (store.clone(), warm.clone());
         tasks.push(tokio::spawn(async move {
             let Leased { lease, mut session, now, .. } = leased;
+            for _ in 0..rounds / WARM_UP {
+                store.commit(checkpoint(&lease, &mut session, now)).await?;
+            }
+            warm.wait().await;
             let mut latencies = Vec::with_capacity(rounds);
             for _ in 0..rounds {
                 let checkpoint = checkpoint(&lease, &mut session, now);
@@ -71,6 +81,8 @@ pub async fn run_store(folder: &Path, concurrency: usize, commits: usize) -> Res
             Ok::<_, Error>(latencies)
         }));
     }
+    warm.wait().await;
+    let started = Instant::now();
     let mut latencies = Vec::with_capacity(commits);
     for task in tasks {
         latencies.extend(
@@ -105,8 +117,12 @@ pub fn run_bare(folder: &Path, concurrency: usize, commits: usize) -> Result<Mea
     let mut prepared: Vec<Bare> = leased.into_iter().map(Bare::of).collect();
     let rounds = commits.div_ceil(concurrency.max(1));
     let mut latencies = Vec::with_capacity(commits);
-    let started = Instant::now();
-    for _ in 0..rounds {
+    let mut started = Instant::now();
+    for round in 0..rounds / WARM_UP + rounds {
+        if round == rounds / WARM_UP {
+            latencies.clear();
+            started = Instant::now();
+        }
         let sent = Instant::now();
         execute(&connection, sql::BEGIN)?;
         for bare in &mut prepared {

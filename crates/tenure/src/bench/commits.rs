@@ -11,7 +11,7 @@ const ROUNDS: usize = 7;
 
 pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for (concurrency, commits) in [(1, 600), (64, 8_000), (1_024, 20_000)] {
+    for (concurrency, commits) in [(1, 900), (64, 8_000), (1_024, 20_000)] {
         let (mut rates, mut bare, mut middle, mut high) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let place = fresh(folder, "store");
