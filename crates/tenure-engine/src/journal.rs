@@ -123,7 +123,8 @@ impl Journal {
             commit_id: ids::lease(),
             events: std::mem::take(&mut self.pending),
             session: self.session.clone(),
-            consumed: self.consumed,
+            // Named once: the store has nothing to remove for what was consumed before.
+            consumed: if self.is_consumed_stored { 0 } else { self.consumed },
             then,
         };
         let committed = loop {

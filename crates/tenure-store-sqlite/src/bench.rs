@@ -225,8 +225,9 @@ fn checkpoint(lease: &Lease, session: &mut Session, at: Timestamp) -> Checkpoint
         events.push(event);
     }
     let commit_id = LeaseId::from_bits(bits());
-    // The input that made it runnable is consumed, as a worker does with its first commit.
-    Checkpoint { lease: lease.clone(), commit_id, events, session: session.clone(), consumed: 1, then: Then::Keep }
+    // The input that made it runnable is consumed with the first commit, as a worker does.
+    let consumed = u64::from(session.last_seq == ROWS as u64);
+    Checkpoint { lease: lease.clone(), commit_id, events, session: session.clone(), consumed, then: Then::Keep }
 }
 
 #[cfg(test)]

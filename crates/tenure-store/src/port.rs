@@ -279,7 +279,7 @@ pub struct Checkpoint {
     pub events: Vec<Event>,
     /// The head after them.
     pub session: Session,
-    /// Position of the last input that the events consumed; 0 for none so far.
+    /// Position of the last input that the events consumed; 0 for none since the last commit.
     pub consumed: u64,
     /// What becomes of the lease.
     pub then: Then,
