@@ -30,6 +30,16 @@ pub struct Event {
 }
 
 impl Body {
+    /// The call that it answers or closes; found again when its answer is repeated.
+    pub fn answers(&self) -> Option<EventId> {
+        match self {
+            Self::UserToolConfirmation { tool_use_id, .. }
+            | Self::UserCustomToolResult { tool_use_id, .. }
+            | Self::AgentToolResult { tool_use_id, .. } => Some(*tool_use_id),
+            _ => None,
+        }
+    }
+
     /// Whether the step that its session is at is done with it, or is another one from now on.
     ///
     /// What a worker records before an effect, and what a new holder records about a lost one, moves

@@ -6,14 +6,14 @@
 use crate::config::ProviderConfig;
 use crate::decoder::Decoder;
 use crate::dialect::{self, HttpRequest};
-use crate::model::{CallContext, Model, StreamEvent};
+use crate::model::{CallContext, Model, StreamEvent, check_history};
 use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete, plain, unreachable};
 use tenure_core::redact::Masker;
-use tenure_core::{Answer, Prompt, validate};
+use tenure_core::{Answer, Prompt};
 use tokio::time::timeout;
 
 /// Most bytes that are read of a reply that is no stream; providers' errors are shorter.
@@ -96,12 +96,7 @@ impl HttpModel {
         prompt: &Prompt,
         on_event: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Answer, Failure> {
-        validate::validate(&prompt.messages).map_err(|problem| {
-            plain(
-                Class::BadHistory,
-                format!("message {} of the request breaks a rule: {}", problem.message, problem.rule),
-            )
-        })?;
+        check_history(prompt)?;
         let config = &self.provider.config;
         let base_url = config.base_url().unwrap_or_default();
         let (Some(request), Some(decoder)) = (

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
-use tenure_core::failure::Failure;
-use tenure_core::{Answer, Price, Prompt, SessionId};
+use tenure_core::failure::{Class, Failure, plain};
+use tenure_core::{Answer, Price, Prompt, SessionId, validate};
 
 /// Finds models by the names that agents use.
 pub trait Models: fmt::Debug + Send + Sync {
@@ -121,3 +121,11 @@ impl fmt::Display for ConfigProblem {
 }
 
 impl std::error::Error for ConfigProblem {}
+
+/// Refuses a conversation that no provider would take, before anything is sent (promise P4).
+pub(crate) fn check_history(prompt: &Prompt) -> Result<(), Failure> {
+    validate::validate(&prompt.messages).map_err(|problem| {
+        let message = format!("message {} of the request breaks a rule: {}", problem.message, problem.rule);
+        plain(Class::BadHistory, message)
+    })
+}

@@ -196,11 +196,11 @@ impl Store for Sqlite {
     }
 
     async fn commit(&self, checkpoint: Checkpoint) -> Result<Committed, Error> {
-        commit::check(&checkpoint)?;
+        checkpoint.check()?;
         let Checkpoint { lease, commit_id, events, session, consumed, then } = checkpoint;
         let kept = self.keep(&lease.tenant, events.iter().map(stored::encode_event).collect()).await?;
         let row = |(event, kept): (&Event, Kept)| {
-            let answers = commit::answers(event);
+            let answers = event.body.answers();
             NewEvent { id: event.id, seq: event.seq, at: event.at, step: event.step, answers, kept }
         };
         let is_progress = events.iter().any(|event| event.body.is_progress());

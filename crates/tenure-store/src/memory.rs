@@ -5,14 +5,14 @@
 
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_COMMIT_EVENTS, MAX_EVENT_BYTES, MAX_PAGE, NewNode,
-    NewSession, Node, Order, Receipt, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
+    EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_EVENT_BYTES, MAX_PAGE, NewNode, NewSession, Node, Order,
+    Receipt, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_core::{
-    Accepted, Agent, AgentId, Body, End, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, Millis,
+    Accepted, Agent, AgentId, End, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, Millis,
     NodeId, Phase, Position, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
 use tokio::sync::broadcast;
@@ -92,16 +92,7 @@ impl Head {
     }
 
     fn answer(&self, call: EventId) -> Option<&Event> {
-        self.log.iter().find(|event| answers(event) == Some(call))
-    }
-}
-
-fn answers(event: &Event) -> Option<EventId> {
-    match &event.body {
-        Body::UserToolConfirmation { tool_use_id, .. }
-        | Body::UserCustomToolResult { tool_use_id, .. }
-        | Body::AgentToolResult { tool_use_id, .. } => Some(*tool_use_id),
-        _ => None,
+        self.log.iter().find(|event| event.body.answers() == Some(call))
     }
 }
 
@@ -395,25 +386,6 @@ fn check_size(bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn check(checkpoint: &Checkpoint) -> Result<(), Error> {
-    let Checkpoint { lease, events, session, .. } = checkpoint;
-    let invalid = |message: String| Err(Error::new(Kind::Invalid, format!("session {}: {message}", lease.session)));
-    if session.id != lease.session || session.tenant != lease.tenant {
-        return invalid(format!("the head is that of session {}", session.id));
-    }
-    if events.len() > MAX_COMMIT_EVENTS {
-        return invalid(format!("{} events are more than one commit may append ({MAX_COMMIT_EVENTS})", events.len()));
-    }
-    let Some(first) = events.first() else {
-        return Ok(());
-    };
-    let is_contiguous = (first.seq..).zip(events).all(|(seq, event)| event.seq == seq);
-    if first.seq == 0 || !is_contiguous || events.last().is_none_or(|last| last.seq != session.last_seq) {
-        return invalid(format!("the events do not lead from seq {} to the head's {}", first.seq, session.last_seq));
-    }
-    events.iter().try_for_each(|event| check_size(stored::encode_event(event).len()))
-}
-
 fn answer<'a>(head: &'a Head, body: &InputBody) -> Result<&'a Event, Error> {
     let Some(call) = body.answers() else {
         return Err(Error::new(Kind::Invalid, "the input answers no call"));
@@ -552,7 +524,8 @@ impl Store for Memory {
     }
 
     async fn commit(&self, checkpoint: Checkpoint) -> Result<Committed, Error> {
-        check(&checkpoint)?;
+        checkpoint.check()?;
+        checkpoint.events.iter().try_for_each(|event| check_size(stored::encode_event(event).len()))?;
         let (committed, hints) = self.lock().commit(checkpoint)?;
         hints.into_iter().for_each(|hint| self.hint(hint));
         Ok(committed)

@@ -1,6 +1,6 @@
 //! The operations and what they carry.
 
-use crate::Error;
+use crate::{Error, Kind};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use tenure_core::{
@@ -283,6 +283,37 @@ pub struct Checkpoint {
     pub consumed: u64,
     /// What becomes of the lease.
     pub then: Then,
+}
+
+impl Checkpoint {
+    /// Refuses one that breaks a rule of the port; every adapter asks before it encodes anything.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`]: a foreign head, too many events, or events that do not lead to the head's position.
+    pub fn check(&self) -> Result<(), Error> {
+        let Self { lease, events, session, .. } = self;
+        let invalid = |message: String| Err(Error::new(Kind::Invalid, format!("session {}: {message}", lease.session)));
+        if session.id != lease.session || session.tenant != lease.tenant {
+            return invalid(format!("the head is that of session {}", session.id));
+        }
+        if events.len() > MAX_COMMIT_EVENTS {
+            return invalid(format!(
+                "{} events are more than one commit may append ({MAX_COMMIT_EVENTS})",
+                events.len()
+            ));
+        }
+        let Some(first) = events.first() else {
+            return Ok(());
+        };
+        let is_contiguous = (first.seq..).zip(events).all(|(seq, event)| event.seq == seq);
+        if first.seq == 0 || !is_contiguous || events.last().is_none_or(|last| last.seq != session.last_seq) {
+            return invalid(format!(
+                "the events do not lead from seq {} to the head's {}",
+                first.seq, session.last_seq
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What becomes of a lease after a commit.

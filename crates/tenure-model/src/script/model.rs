@@ -4,11 +4,11 @@ use super::conversation::Conversation;
 use super::play::{Play, input_text, pieces, play};
 use super::scenario::{Item, Pace, Scenario, error_body};
 use crate::decoder::tool_input;
-use crate::model::{BlockPreview, CallContext, Model, StreamEvent};
+use crate::model::{BlockPreview, CallContext, Model, StreamEvent, check_history};
 use async_trait::async_trait;
 use std::sync::Arc;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete, plain};
-use tenure_core::{Answer, AnswerBlock, BlockKind, Prompt, validate};
+use tenure_core::{Answer, AnswerBlock, BlockKind, Prompt};
 
 /// A model that plays a scenario.
 #[derive(Debug)]
@@ -95,12 +95,7 @@ impl Model for ScriptModel {
         context: &CallContext,
         on_event: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Answer, Failure> {
-        validate::validate(&prompt.messages).map_err(|problem| {
-            plain(
-                Class::BadHistory,
-                format!("message {} of the request breaks a rule: {}", problem.message, problem.rule),
-            )
-        })?;
+        check_history(prompt)?;
         let conversation = Conversation::of_prompt(prompt);
         match play(&self.scenario, &conversation, context.attempt) {
             Err(problem) => Err(plain(Class::Config, problem)),

@@ -6,8 +6,8 @@ use crate::rows::{self, Stored, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
 use rusqlite::params;
-use tenure_core::{Body, End, Event, EventId, Position, Session, Timestamp};
-use tenure_store::{Checkpoint, Error, Hint, Kind, Lease, MAX_COMMIT_EVENTS, Then};
+use tenure_core::{End, EventId, Position, Session, Timestamp};
+use tenure_store::{Error, Hint, Kind, Lease, Then};
 
 /// A checkpoint with everything encoded before the transaction.
 #[derive(Debug)]
@@ -40,36 +40,6 @@ pub(crate) struct Done {
     pub(crate) is_held: bool,
     pub(crate) inbox: Vec<Stored>,
     pub(crate) now: Timestamp,
-}
-
-/// Refuses a checkpoint that breaks a rule of the port, before anything is encoded.
-pub(crate) fn check(checkpoint: &Checkpoint) -> Result<(), Error> {
-    let Checkpoint { lease, events, session, .. } = checkpoint;
-    let invalid = |message: String| Err(Error::new(Kind::Invalid, format!("session {}: {message}", lease.session)));
-    if session.id != lease.session || session.tenant != lease.tenant {
-        return invalid(format!("the head is that of session {}", session.id));
-    }
-    if events.len() > MAX_COMMIT_EVENTS {
-        return invalid(format!("{} events are more than one commit may append ({MAX_COMMIT_EVENTS})", events.len()));
-    }
-    let Some(first) = events.first() else {
-        return Ok(());
-    };
-    let is_contiguous = (first.seq..).zip(events).all(|(seq, event)| event.seq == seq);
-    if first.seq == 0 || !is_contiguous || events.last().is_none_or(|last| last.seq != session.last_seq) {
-        return invalid(format!("the events do not lead from seq {} to the head's {}", first.seq, session.last_seq));
-    }
-    Ok(())
-}
-
-/// The call that an event answers or closes; found again when its answer is repeated.
-pub(crate) fn answers(event: &Event) -> Option<EventId> {
-    match &event.body {
-        Body::UserToolConfirmation { tool_use_id, .. }
-        | Body::UserCustomToolResult { tool_use_id, .. }
-        | Body::AgentToolResult { tool_use_id, .. } => Some(*tool_use_id),
-        _ => None,
-    }
 }
 
 /// Commits.
