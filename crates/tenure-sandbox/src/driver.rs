@@ -65,7 +65,7 @@ fn prepare(mode: Mode, launcher: &Launcher, spec: Spec) -> Result<Prepared, Erro
         .create(home.join("tmp"))
         .map_err(|error| failed("make the agent's home", &error))?;
     let home = text(&home)?;
-    let outside = (mode == Mode::Namespace && rustix::process::geteuid().is_root())
+    let outside = (mode == Mode::Namespace && has_outside_ids())
         .then(|| outside_id(Path::new(&workspace), &spec.session))
         .transpose()
         .map_err(|error| failed("look at the workspace", &error))?;
@@ -117,6 +117,25 @@ fn incarnation_id() -> String {
         std::process::id(),
         COUNT.fetch_add(1, Ordering::Relaxed)
     )
+}
+
+/// Whether sandboxes can get users of their own: as root, if the ids of those users mean something here.
+/// Root of a container often has fewer ids, or only its own; it is then like any other user.
+pub(crate) fn has_outside_ids() -> bool {
+    let is_mapped = |map: &str| fs::read_to_string(map).is_ok_and(|map| covers_outside_ids(&map));
+    rustix::process::geteuid().is_root() && is_mapped("/proc/self/uid_map") && is_mapped("/proc/self/gid_map")
+}
+
+/// Whether one line of a map (first id inside, first id outside, count) holds all ids of sandboxes.
+fn covers_outside_ids(map: &str) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(first)), Some(Ok(_)), Some(Ok(count))) = (numbers.next(), numbers.next(), numbers.next()) else {
+            return false;
+        };
+        let wanted = u64::from(OUTSIDE_FIRST)..u64::from(OUTSIDE_FIRST) + u64::from(OUTSIDE_COUNT);
+        first <= wanted.start && wanted.end <= first.saturating_add(count)
+    })
 }
 
 /// The outside user of a sandbox: the workspace's owner if it is one of ours, else one by session.
@@ -234,4 +253,24 @@ fn describe_caps(
         "largest file is limited; the sum of workspace and home is checked every few seconds while a command runs, so it can be passed for a moment",
         "put the data folder on a file system of its own",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_container_without_ids_for_sandboxes_is_like_any_other_user() {
+        let cases = [
+            ("         0          0 4294967295\n", true),
+            ("0 1000 1\n", false),
+            ("0 100000 65536\n", false),
+            ("0 1000 1\n1 100000 4294867295\n", true),
+            ("", false),
+            ("nonsense\n", false),
+        ];
+        for (map, expected) in cases {
+            assert_eq!(covers_outside_ids(map), expected, "{map:?}");
+        }
+    }
 }

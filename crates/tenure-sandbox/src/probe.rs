@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{self, Controller, Version};
+use crate::driver::has_outside_ids;
 use crate::driver::landlock::Landlock;
 use crate::driver::namespace::Namespace;
 use crate::incarnation::Launcher;
@@ -131,8 +132,10 @@ pub async fn probe(launcher: Launcher) -> Vec<Finding> {
 }
 
 fn user() -> Finding {
-    if rustix::process::geteuid().is_root() {
+    if has_outside_ids() {
         finding("user", Verdict::Ok, "root: each sandbox gets a user of its own", "")
+    } else if rustix::process::geteuid().is_root() {
+        finding("user", Verdict::Ok, "root of a container without ids for sandboxes: they map to this user", "")
     } else {
         finding("user", Verdict::Ok, "not root: sandboxes map to this user", "")
     }

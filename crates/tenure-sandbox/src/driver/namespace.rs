@@ -37,7 +37,7 @@ impl Driver for Namespace {
 }
 
 pub(super) fn describe(list: &mut Guarantees, network: Network) {
-    let user = if rustix::process::geteuid().is_root() {
+    let user = if super::has_outside_ids() {
         "one user, mapped to an id outside that owns the workspace and nothing else"
     } else {
         "one user, mapped to the user that runs the worker"
