@@ -14,7 +14,7 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
     for (concurrency, commits) in [(1, 900), (64, 8_000), (1_024, 20_000)] {
         let (mut rates, mut bare, mut middle, mut high) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for round in 0..ROUNDS {
-            // Whoever comes second finds a warmer disk: the order changes with each round.
+            // Whoever comes second tends to be faster: the order changes with each round.
             if round % 2 == 0 {
                 bare.push(baseline(folder, concurrency, commits).await?);
             }
