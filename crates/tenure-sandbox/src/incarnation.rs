@@ -451,7 +451,7 @@ impl Task {
             }
             let _ = child.wait();
             groups.remove();
-            crate::record::remove(&state_dir, &id);
+            crate::takeover::forget(&state_dir, &id);
         });
         if let Err(error) = ended.await {
             tracing::error!(%error, "end a sandbox");

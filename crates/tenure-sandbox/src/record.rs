@@ -65,7 +65,8 @@ pub(crate) fn read(state_dir: &Path) -> Option<Record> {
     (record.version == VERSION).then_some(record)
 }
 
-/// Removes the file of an incarnation that has ended, unless a newer one has taken its place.
+/// Removes the file of an incarnation that has ended, unless a newer one has taken its place. The
+/// caller holds the lock: between the look and the removal nobody else may write.
 pub(crate) fn remove(state_dir: &Path, id: &str) {
     if read(state_dir).is_some_and(|record| record.id == id) {
         // A left-over file is harmless: it names a process that is gone.

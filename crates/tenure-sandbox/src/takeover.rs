@@ -82,6 +82,18 @@ pub async fn end_left(state_dir: std::path::PathBuf, epoch: u64) -> Result<bool,
     ended.map_err(|error| Error::new(ErrorKind::Io, format!("end a sandbox: {error}")))?
 }
 
+/// Removes the record of an incarnation that has ended.
+///
+/// Only under the lock: a newer holder may be about to put its own record in this one's place. It
+/// overwrites what is left here, so nothing has to be done if the lock is taken.
+pub(crate) fn forget(state_dir: &Path, id: &str) {
+    // Without a lock file there is no folder any more.
+    let Ok(lock) = fs::OpenOptions::new().write(true).open(state_dir.join("lock")) else { return };
+    if locked(&lock) {
+        record::remove(state_dir, id);
+    }
+}
+
 fn locked(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
@@ -153,5 +165,29 @@ fn kill(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
         // It may have ended already.
         let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z_11_an_ended_holder_does_not_remove_the_record_while_a_newer_one_holds_the_lock() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = || {
+            let text = r#"{"version":1,"id":"old","epoch":1,"mode":"Process","pid":1,"start_ticks":0,"boot_id":"","cgroup_files":[]}"#;
+            fs::write(folder.path().join("incarnation.json"), text).expect("write a record");
+            assert!(record::read(folder.path()).is_some(), "the record is a valid one");
+        };
+        let lock = take(folder.path(), 2).expect("nothing to end");
+        write();
+        forget(folder.path(), "old");
+        assert!(record::read(folder.path()).is_some(), "the newer holder writes its own in its place");
+        drop(lock);
+        forget(folder.path(), "another");
+        assert!(record::read(folder.path()).is_some(), "it is not this one's record");
+        forget(folder.path(), "old");
+        assert!(record::read(folder.path()).is_none());
     }
 }
