@@ -11,7 +11,10 @@ use std::time::Duration;
 use tenure_store::{Error, Kind};
 
 /// Version of the schema that this release writes.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
+
+/// What brings a store from a version, counted from 1, to the next one.
+const STEPS: [&str; SCHEMA_VERSION as usize - 1] = [include_str!("schema_1_to_2.sql")];
 
 /// How long a process waits for the other one's transaction.
 const BUSY: Duration = Duration::from_secs(10);
@@ -145,7 +148,12 @@ fn migrate(connection: &Connection) -> Result<(), Error> {
             .execute_batch(include_str!("schema.sql"))
             .and_then(|()| connection.pragma_update(None, "user_version", SCHEMA_VERSION))
             .map_err(sql),
-        SCHEMA_VERSION => Ok(()),
+        found @ 1..=SCHEMA_VERSION => STEPS
+            .iter()
+            .skip(usize::try_from(found - 1).expect("versions begin at 1"))
+            .try_for_each(|step| connection.execute_batch(step))
+            .and_then(|()| connection.pragma_update(None, "user_version", SCHEMA_VERSION))
+            .map_err(sql),
         newer => Err(Error::new(
             Kind::Invalid,
             format!(

@@ -3,6 +3,7 @@
 -- Tables
 --   heads         one row per session: its place in the queue, its fence, and its head as JSON
 --   events        the logs, insert-only; (session, seq) is unique and free of gaps
+--   leases        who held a session when, written when a lease ends; the newest of each session
 --   inbox         inputs that were accepted and are not consumed yet
 --   agents        definitions, one row per version, never changed except for archived_at
 --   environments  templates of sandboxes
@@ -31,6 +32,10 @@
 --   Every input raises heads.inbox_tail in the transaction that stores it; a commit parks only if it
 --   consumed up to inbox_tail (hazard Z-01). urgent is the position of the newest urgent input: it
 --   counts while it is above consumed.
+--   A lease that ends is copied from heads to leases in the transaction that ends it, so that a claim
+--   writes nothing more than before, and a parking commit one short row: clustered by session and
+--   without a second index, because it is only ever read by session. Rows of old epochs are removed
+--   with the same key range.
 --   All transactions are BEGIN IMMEDIATE from one writer thread per process (hazard Z-22).
 --   body is NULL where the payload is a file (blobs/), durable before the row that names it.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -49,6 +54,7 @@ CREATE TABLE heads (
   node        BLOB,
   claim_id    BLOB,
   leased_at   INTEGER,
+  leased_seq  INTEGER NOT NULL DEFAULT 0,
   commit_id   BLOB,
   claims      INTEGER NOT NULL,
   inbox_tail  INTEGER NOT NULL,
@@ -84,6 +90,20 @@ CREATE TABLE events (
   UNIQUE (session, seq)
 ) STRICT;
 CREATE INDEX events_answers ON events (session, answers) WHERE answers IS NOT NULL;
+
+CREATE TABLE leases (
+  session  BLOB NOT NULL,
+  epoch    INTEGER NOT NULL,
+  shard    INTEGER NOT NULL,
+  tenant   TEXT NOT NULL,
+  node     BLOB NOT NULL,
+  from_at  INTEGER NOT NULL,
+  from_seq INTEGER NOT NULL,
+  to_at    INTEGER NOT NULL,
+  to_seq   INTEGER NOT NULL,
+  how      INTEGER NOT NULL,
+  PRIMARY KEY (session, epoch)
+) STRICT, WITHOUT ROWID;
 
 -- is_plain: neither answers nor controls anything, so that deciding about another input need not
 -- read it.

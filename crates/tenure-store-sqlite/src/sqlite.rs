@@ -10,7 +10,9 @@ use crate::operations::claim::{Granted, Turn};
 use crate::operations::commit::{NewEvent, Page};
 use crate::operations::create::NewHead;
 use crate::operations::deliver::{Letters, NewInput, Slip};
-use crate::operations::{catalog, claim, commit, create, delete, deliver, leases, nodes, sessions, timers};
+use crate::operations::{
+    catalog, claim, commit, create, delete, deliver, idempotency, leases, nodes, sessions, timers,
+};
 use crate::reader::Readers;
 use crate::reserve::Reserve;
 use crate::rows;
@@ -27,8 +29,8 @@ use tenure_core::{
 };
 use tenure_store::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_INLINE_BYTES, NewNode, NewSession, Node, Receipt,
-    SessionQuery, SessionView, Store,
+    EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, MAX_INLINE_BYTES, NewNode, NewSession, Node,
+    PastLease, Receipt, Remembered, SessionQuery, SessionView, Store,
 };
 use tokio::sync::broadcast;
 
@@ -275,6 +277,15 @@ impl Store for Sqlite {
     async fn events(&self, query: EventQuery) -> Result<Vec<Event>, Error> {
         let blobs = self.parts.blobs.clone();
         self.read(move |connection| sessions::events(connection, &blobs, &query)).await
+    }
+
+    async fn leases(&self, query: LeaseQuery) -> Result<Vec<PastLease>, Error> {
+        self.read(move |connection| leases::leases(connection, &query)).await
+    }
+
+    async fn remembered(&self, tenant: &TenantId, key: &Idempotency) -> Result<Option<Remembered>, Error> {
+        let (tenant, key) = (tenant.clone(), key.clone());
+        self.read(move |connection| idempotency::remembered(connection, &tenant, &key)).await
     }
 
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {

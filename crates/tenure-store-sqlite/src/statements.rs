@@ -94,7 +94,7 @@ statements! {
                        ORDER BY queued_at, rowid LIMIT ?2";
     HAS_SUSPECT = "SELECT 1 FROM heads WHERE state = 1 AND node = ?1 AND claims > ?2 LIMIT 1";
     LEASE = "UPDATE heads SET state = 1, epoch = epoch + 1, nonce = ?2, node = ?3, claim_id = ?4, leased_at = ?5, \
-             claims = claims + 1, state_since = ?5 WHERE id = ?1 AND state = 0 \
+             leased_seq = last_seq, claims = claims + 1, state_since = ?5 WHERE id = ?1 AND state = 0 \
              RETURNING id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body";
     LEASES_OF_CLAIM = "SELECT id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body \
                        FROM heads WHERE state = 1 AND node = ?1 AND claim_id = ?2 ORDER BY queued_at, rowid";
@@ -105,6 +105,16 @@ statements! {
     TAKE_BACK = queue!(", epoch = epoch + 1, nonce = NULL, node = NULL WHERE id = ?2 AND state = 1");
     TAKE_BACK_UNCOUNTED = queue!(", epoch = epoch + 1, nonce = NULL, node = NULL, claims = max(claims - 1, 0) \
                                   WHERE id = ?2 AND state = 1");
+
+    /// Runs before the statement that ends the lease, of which the head still tells.
+    NOTE_LEASE = "INSERT OR IGNORE INTO leases (session, epoch, shard, tenant, node, from_at, from_seq, to_at, to_seq, how) \
+                  SELECT id, epoch, shard, tenant, node, leased_at, leased_seq, ?2, last_seq, ?3 FROM heads \
+                  WHERE id = ?1 AND state = 1 AND (?4 IS NULL OR nonce = ?4) RETURNING epoch";
+    FORGET_LEASES = "DELETE FROM leases WHERE session = ?1 AND epoch <= ?2";
+    CLEAR_LEASES = "DELETE FROM leases WHERE session = ?1";
+    LEASES = "SELECT epoch, node, from_at, from_seq, to_at, to_seq, how FROM leases \
+              WHERE session = ?1 AND tenant = ?2 AND epoch > ?3 ORDER BY epoch LIMIT ?4";
+    LEASE_NOW = "SELECT epoch, node, leased_at, leased_seq FROM heads WHERE id = ?1 AND tenant = ?2 AND state = 1 AND epoch > ?3";
 
     NEW_NODE = "INSERT INTO nodes (id, address, label, beats, beat_at, is_dead) VALUES (?1, ?2, ?3, 0, ?4, 0)";
     FORGET_NODES = "DELETE FROM nodes WHERE is_dead = 1 AND beat_at < ?1";
@@ -228,6 +238,10 @@ mod tests {
             HAS_SUSPECT,
             LEASE,
             LEASES_OF_CLAIM,
+            NOTE_LEASE,
+            FORGET_LEASES,
+            LEASES,
+            LEASE_NOW,
             OWNED,
             OWNERS,
             CONTROLS,

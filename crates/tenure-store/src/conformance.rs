@@ -15,6 +15,7 @@ pub mod fixture;
 pub mod heartbeat;
 pub mod idempotency;
 pub mod large;
+pub mod leases;
 pub mod nodes;
 pub mod park;
 pub mod reads;
@@ -75,6 +76,8 @@ macro_rules! conformance {
                 a_second_release_does_nothing;
             heartbeat: a_heartbeat_counts, z_03_leases_that_nobody_holds_are_queued_again, lost_leases_are_reported,
                 urgent_inputs_reach_the_holder, a_dead_node_is_told;
+            leases: a_lease_is_told_from_its_claim_to_its_end, each_lease_says_how_it_ended, an_end_is_told_once,
+                leases_are_read_in_pages, old_leases_are_forgotten, the_leases_of_a_deleted_session_are_gone;
             sweep: a_silent_node_dies_and_its_sessions_are_queued, z_24_a_node_that_beat_meanwhile_lives,
                 a_death_counts_against_the_session;
             nodes: z_04_an_id_is_used_once_and_death_is_final, a_retired_node_leaves_nothing_behind;
@@ -82,7 +85,7 @@ macro_rules! conformance {
                 z_24_time_does_not_go_back;
             idempotency: a_repeated_create_gives_the_first_session, a_repeated_delivery_gives_the_first_receipts,
                 another_body_with_the_same_key_is_refused, z_18_a_key_means_nothing_to_others, repeated_definitions_give_the_first,
-                a_refused_request_leaves_no_key;
+                a_refused_request_leaves_no_key, a_key_is_known_before_its_request_is_repeated;
             tenants: sessions_of_others_are_not_found, definitions_of_others_are_not_found;
             reads: a_log_is_read_in_pages_both_ways, sessions_are_listed_in_pages_both_ways, sessions_are_found_by_phase,
                 sessions_are_found_by_agent_and_time, sessions_are_found_by_their_tail, counts_follow_every_state,
@@ -128,6 +131,7 @@ mod tests {
             include_str!("conformance/heartbeat.rs"),
             include_str!("conformance/idempotency.rs"),
             include_str!("conformance/large.rs"),
+            include_str!("conformance/leases.rs"),
             include_str!("conformance/nodes.rs"),
             include_str!("conformance/park.rs"),
             include_str!("conformance/reads.rs"),

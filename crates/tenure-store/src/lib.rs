@@ -15,10 +15,12 @@
 //! whether it is taken, they ask `tenure-core`.
 
 mod error;
+mod lease_log;
 mod port;
 
 pub mod conformance;
 pub mod memory;
 
 pub use error::{Error, Kind};
+pub use lease_log::{KEPT_EPOCHS, LeaseEnd, LeaseQuery, PastEnd, PastLease};
 pub use port::*;

@@ -5,8 +5,9 @@
 
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, Kind, Lease, Leased, MAX_EVENT_BYTES, MAX_PAGE, NewNode, NewSession, Node, Order,
-    Receipt, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
+    EventQuery, Hint, Idempotency, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, Leased, MAX_EVENT_BYTES, MAX_PAGE,
+    NewNode, NewSession, Node, Order, PastEnd, PastLease, Receipt, SUSPECT_AFTER, SessionQuery, SessionView, State,
+    Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +63,8 @@ struct Head {
     lease: Option<(NodeId, LeaseId)>,
     claim: Option<LeaseId>,
     leased_at: Timestamp,
+    leased_seq: u64,
+    past: VecDeque<PastLease>,
     commit: Option<LeaseId>,
     claims: u32,
     inbox: VecDeque<(u64, Input)>,
@@ -85,6 +88,22 @@ impl Head {
 
     fn is_urgent(&self) -> bool {
         self.urgent > self.consumed
+    }
+
+    /// The lease that is out.
+    fn current(&self) -> Option<PastLease> {
+        let (node, _) = self.lease?;
+        Some(PastLease { epoch: self.epoch, node, from: self.leased_at, from_seq: self.leased_seq, end: None })
+    }
+
+    /// Writes down the lease that is about to end, and forgets those that are too old.
+    fn note_end(&mut self, at: Timestamp, how: LeaseEnd) {
+        let Some(lease) = self.current() else { return };
+        let oldest = lease.epoch.saturating_sub(KEPT_EPOCHS);
+        self.past.push_back(PastLease { end: Some(PastEnd { at, seq: self.session.last_seq, how }), ..lease });
+        while self.past.front().is_some_and(|past| past.epoch <= oldest) {
+            self.past.pop_front();
+        }
     }
 
     fn waiting(&self) -> Vec<(u64, Input)> {
@@ -178,8 +197,10 @@ impl Data {
     }
 
     /// Takes a lease back, whoever holds it.
-    fn take_back(&mut self, id: SessionId) {
+    fn take_back(&mut self, id: SessionId, how: LeaseEnd) {
+        let now = self.now;
         if let Some(head) = self.heads.get_mut(&id) {
+            head.note_end(now, how);
             head.epoch += 1;
         }
         self.queue(id);
@@ -349,6 +370,7 @@ impl Data {
             if *end == End::Done {
                 head.archived_at.get_or_insert(now);
             }
+            head.note_end(now, LeaseEnd::Ended);
             head.state = State::Ended;
             head.inbox.clear();
             head.consumed = head.tail;
@@ -356,6 +378,7 @@ impl Data {
         } else {
             match then {
                 crate::Then::Park if head.inbox.is_empty() => {
+                    head.note_end(now, LeaseEnd::Parked);
                     head.state = State::Parked;
                     head.claims = 0;
                     false
@@ -363,6 +386,7 @@ impl Data {
                 crate::Then::Keep | crate::Then::Park => true,
                 crate::Then::Yield => {
                     hints.push(Hint::Runnable);
+                    head.note_end(now, LeaseEnd::Yielded);
                     head.claims = head.claims.saturating_sub(1);
                     self.queue(id);
                     false
@@ -435,6 +459,8 @@ impl Store for Memory {
             lease: None,
             claim: None,
             leased_at: now,
+            leased_seq: 0,
+            past: VecDeque::new(),
             commit: None,
             claims: 0,
             inbox: VecDeque::new(),
@@ -514,6 +540,7 @@ impl Store for Memory {
                 head.lease = Some((claim.node, nonce));
                 head.claim = Some(claim.id);
                 head.leased_at = now;
+                head.leased_seq = head.session.last_seq;
                 head.state_since = now;
             }
         }
@@ -537,7 +564,7 @@ impl Store for Memory {
             return Ok(());
         };
         head.claims = head.claims.saturating_sub(1);
-        data.take_back(lease.session);
+        data.take_back(lease.session, LeaseEnd::Released);
         drop(data);
         self.hint(Hint::Session(lease.session));
         self.hint(Hint::Runnable);
@@ -588,7 +615,7 @@ impl Store for Memory {
             if let Some(head) = data.heads.get_mut(id) {
                 head.claims = head.claims.saturating_sub(1);
             }
-            data.take_back(*id);
+            data.take_back(*id, LeaseEnd::Lost);
         }
         drop(data);
         if !unheld.is_empty() {
@@ -611,7 +638,7 @@ impl Store for Memory {
         }
         let is_orphan = |head: &&Head| head.lease.is_some_and(|(node, _)| !data.is_alive(node));
         let orphans: Vec<SessionId> = data.heads.values().filter(is_orphan).map(|head| head.session.id).collect();
-        orphans.iter().for_each(|id| data.take_back(*id));
+        orphans.iter().for_each(|id| data.take_back(*id, LeaseEnd::Lost));
         drop(data);
         if !orphans.is_empty() {
             self.hint(Hint::Runnable);
@@ -630,7 +657,7 @@ impl Store for Memory {
             if let Some(head) = data.heads.get_mut(id) {
                 head.claims = head.claims.saturating_sub(1);
             }
-            data.take_back(*id);
+            data.take_back(*id, LeaseEnd::Released);
         }
         drop(data);
         if !owned.is_empty() {
@@ -730,6 +757,24 @@ impl Store for Memory {
                 page(rows.rev().filter(|event| event.seq < query.after.unwrap_or(u64::MAX)), 0, query.limit)
             }
         })
+    }
+
+    async fn leases(&self, query: LeaseQuery) -> Result<Vec<PastLease>, Error> {
+        let data = self.lock();
+        let Ok(head) = data.head(&query.tenant, query.session) else {
+            return Ok(Vec::new());
+        };
+        let all = head.past.iter().cloned().chain(head.current());
+        Ok(page(all.filter(|lease| lease.epoch > query.after), 0, query.limit))
+    }
+
+    async fn remembered(&self, tenant: &TenantId, key: &Idempotency) -> Result<Option<crate::Remembered>, Error> {
+        Ok(self.lock().earlier(tenant, Some(key))?.map(|result| match result {
+            Remembered::Session(id) => crate::Remembered::Session(id),
+            Remembered::Receipts(_) => crate::Remembered::Inputs,
+            Remembered::Agent(id, version) => crate::Remembered::Agent(id, version),
+            Remembered::Environment(id) => crate::Remembered::Environment(id),
+        }))
     }
 
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {

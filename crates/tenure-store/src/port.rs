@@ -1,6 +1,6 @@
 //! The operations and what they carry.
 
-use crate::{Error, Kind};
+use crate::{Error, Kind, LeaseQuery, PastLease};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use tenure_core::{
@@ -88,6 +88,13 @@ pub trait Store: Send + Sync + 'static {
     /// Rows of a log.
     async fn events(&self, query: EventQuery) -> Result<Vec<Event>, Error>;
 
+    /// Leases of a session by epoch, the one that is out now included; see [`crate::KEPT_EPOCHS`].
+    async fn leases(&self, query: LeaseQuery) -> Result<Vec<PastLease>, Error>;
+
+    /// What an earlier request with this key got, so that its repeat is known before anything is
+    /// checked that may have changed since; a key of another body is refused like everywhere.
+    async fn remembered(&self, tenant: &TenantId, key: &Idempotency) -> Result<Option<Remembered>, Error>;
+
     /// Inputs that wait in an inbox, oldest first, each with its position.
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error>;
 
@@ -166,6 +173,19 @@ pub struct Idempotency {
     pub key: String,
     /// Digest of the request's body.
     pub body_digest: [u8; 32],
+}
+
+/// What a request with an idempotency key got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// It added this session.
+    Session(SessionId),
+    /// It delivered; delivering again gives the receipts.
+    Inputs,
+    /// It added this version of an agent.
+    Agent(AgentId, u32),
+    /// It added or replaced this environment.
+    Environment(EnvironmentId),
 }
 
 /// A session to add.

@@ -272,10 +272,10 @@ pub const OPERATIONS: &[Operation] = &[
         "get",
         "/v1/sessions/{session_id}/timeline",
         "getTimeline",
-        "Lists turns, model calls, tool calls and waits in the order of their begin.",
+        "Lists turns, model calls, tool calls, waits and leases in the order of their begin, very many of them in bins.",
         Reply::Page("Span"),
     )
-    .query(&["limit", "page"]),
+    .query(&["limit", "page", "from_seq", "to_seq", "view"]),
     operation(
         "post",
         "/v1/sessions/{session_id}/pause",

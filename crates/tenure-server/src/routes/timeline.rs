@@ -1,20 +1,30 @@
-//! The timeline of a session: spans made of its log.
+//! The timeline of a session: spans made of its log and its leases.
+//!
+//! A session with more spans than anybody looks at one by one is shown in bins, each with the range of
+//! rows behind it, so that a reader may look closer with `from_seq` and `to_seq`.
+
+mod bins;
+mod change;
+mod spans;
 
 use super::{find_session, session_id};
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::keys::Caller;
 use crate::page;
 use crate::request::{Path, Query};
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
+use bins::Bins;
+use spans::Spans;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
-use tenure_api::event::{class_word, outcome_word, resolution_word};
+use tenure_api::error::Code;
 use tenure_api::page::Page;
-use tenure_api::time;
 use tenure_api::timeline::WireSpan;
-use tenure_core::{Body, Event, EventId, SessionId, Stop, WaitKind};
-use tenure_store::{EventQuery, Order};
+use tenure_core::{Event, SessionId};
+use tenure_store::{EventQuery, LeaseQuery, Order, PastLease};
 
 /// Rows whose spans one page shows unless the request says otherwise.
 const ROWS: u64 = 2_000;
@@ -22,9 +32,15 @@ const ROWS: u64 = 2_000;
 /// Most rows whose spans one page shows.
 const MAX_ROWS: u64 = 20_000;
 
+/// Spans above which bins are shown instead.
+const MAX_SPANS: u64 = 20_000;
+
+/// Most rows that one page of bins stands for; the next page goes on there.
+const MAX_BINNED_ROWS: u64 = 500_000;
+
 /// Most rows after a page that are looked through for the ends of its spans; beyond them a span is
 /// shown as open, with the same id on no later page.
-const MAX_LOOK_AHEAD: usize = 5_000;
+const MAX_LOOK_AHEAD: u64 = 5_000;
 
 /// `GET /v1/sessions/{session_id}/timeline`: `limit` counts rows of the log.
 pub(crate) async fn get(
@@ -34,166 +50,183 @@ pub(crate) async fn get(
     query: Query,
 ) -> Result<Json<Page<WireSpan>>> {
     let id = session_id(&id)?;
-    find_session(&state, &caller, id).await?;
+    let view = find_session(&state, &caller, id).await?;
+    let wanted = Wanted::read(&query)?;
     let limit = query.number("limit", 1, MAX_ROWS)?.unwrap_or(ROWS);
-    let after: u64 = page::cursor(&query)?.unwrap_or(0);
-    let last = after.saturating_add(limit);
-    let mut spans = Spans { last, spans: Vec::new() };
+    let reader = Reader { state: &state, caller: &caller, session: id, last_seq: view.session.last_seq };
+    let leases = reader.leases().await?;
+    let until = wanted.until.unwrap_or(u64::MAX);
+    let rows = view.session.last_seq.min(until).saturating_sub(wanted.after);
+    let page = match wanted.form {
+        Some(Form::Spans) => None,
+        Some(Form::Bins) => Some(bins(&reader, &leases, wanted.after, until).await?),
+        // A row begins at most one span: most sessions are never read for this.
+        None if rows + leases.len() as u64 <= MAX_SPANS => None,
+        None => Some(bins(&reader, &leases, wanted.after, until).await?).filter(|binned| binned.spans > MAX_SPANS),
+    };
+    match page {
+        Some(Binned { page, .. }) => Ok(Json(page)),
+        None => spans(&reader, &leases, wanted.after, until, limit).await.map(Json),
+    }
+}
+
+/// What a request asks for.
+struct Wanted {
+    /// Rows after this one.
+    after: u64,
+    /// Up to this one; `None` for all.
+    until: Option<u64>,
+    /// `None` lets the number of spans decide.
+    form: Option<Form>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Spans,
+    Bins,
+}
+
+impl Wanted {
+    fn read(query: &Query) -> Result<Self> {
+        let form = match query.get("view") {
+            None => None,
+            Some("spans") => Some(Form::Spans),
+            Some("bins") => Some(Form::Bins),
+            Some(other) => {
+                return Err(ApiError::new(
+                    Code::InvalidQuery,
+                    format!("view: expected spans or bins, found {other:?}"),
+                ));
+            }
+        };
+        let from = query.number("from_seq", 1, u64::MAX)?.unwrap_or(1);
+        let until = query.number("to_seq", 1, u64::MAX)?;
+        Ok(match page::cursor::<Place>(query)? {
+            Some(place) => Self { after: place.after, until, form: Some(place.form) },
+            None => Self { after: from - 1, until, form },
+        })
+    }
+}
+
+/// Where the next page begins, and in which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    after: u64,
+    form: Form,
+}
+
+impl FromStr for Place {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let (form, after) = match text.strip_prefix("bins.") {
+            Some(after) => (Form::Bins, after),
+            None => (Form::Spans, text),
+        };
+        Ok(Self { after: after.parse()?, form })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.form {
+            Form::Spans => write!(f, "{}", self.after),
+            Form::Bins => write!(f, "bins.{}", self.after),
+        }
+    }
+}
+
+/// Reads a session for its timeline.
+struct Reader<'a> {
+    state: &'a ServerState,
+    caller: &'a Caller,
+    session: SessionId,
+    /// Where the log ended when the request came.
+    last_seq: u64,
+}
+
+impl Reader<'_> {
+    async fn rows(&self, after: u64) -> Result<Vec<Event>> {
+        let query = EventQuery {
+            tenant: self.caller.tenant.clone(),
+            session: self.session,
+            after: Some(after),
+            order: Order::Ascending,
+            limit: tenure_store::MAX_PAGE,
+        };
+        Ok(self.state.store().events(query).await?)
+    }
+
+    /// All that the store keeps, which is bounded.
+    async fn leases(&self) -> Result<Vec<PastLease>> {
+        let mut all: Vec<PastLease> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |lease| lease.epoch);
+            let (tenant, limit) = (self.caller.tenant.clone(), tenure_store::MAX_PAGE);
+            let page = self.state.store().leases(LeaseQuery { tenant, session: self.session, after, limit }).await?;
+            let is_last = page.len() < limit;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// The spans that begin in rows after `after`, at most `limit` rows and none beyond `until`.
+async fn spans(
+    reader: &Reader<'_>,
+    leases: &[PastLease],
+    after: u64,
+    until: u64,
+    limit: u64,
+) -> Result<Page<WireSpan>> {
+    let last = after.saturating_add(limit).min(until);
+    let mut spans = Spans::new(reader.session, last);
     let mut seq = after;
     loop {
-        let rows = rows(&state, &caller, id, seq).await?;
+        let rows = reader.rows(seq).await?;
         for row in &rows {
             spans.take(row);
             seq = row.seq;
         }
-        let is_end = rows.len() < tenure_store::MAX_PAGE;
-        let is_done = seq > last && (!spans.has_open() || seq - last > MAX_LOOK_AHEAD as u64);
+        let is_end = rows.is_empty() || seq >= reader.last_seq;
+        let is_done = seq > last && (!spans.has_open() || seq - last > MAX_LOOK_AHEAD);
         if is_end || is_done {
-            let next_page = (seq > last).then(|| page::next(last));
-            return Ok(Json(Page { data: spans.spans.into_iter().map(Span::show).collect(), next_page }));
+            let has_more = seq > last && last < until;
+            // A lease that begins after the last row of all belongs to the last page.
+            let before = if has_more || until < u64::MAX { last } else { u64::MAX };
+            let of_page = leases.iter().filter(|lease| (after..before).contains(&lease.from_seq));
+            let next_page = has_more.then(|| page::next(Place { after: last, form: Form::Spans }));
+            return Ok(Page { data: spans.show(of_page), next_page });
         }
     }
 }
 
-async fn rows(state: &ServerState, caller: &Caller, session: SessionId, after: u64) -> Result<Vec<Event>> {
-    let query = EventQuery {
-        tenant: caller.tenant.clone(),
-        session,
-        after: Some(after),
-        order: Order::Ascending,
-        limit: tenure_store::MAX_PAGE,
-    };
-    Ok(state.store().events(query).await?)
+struct Binned {
+    page: Page<WireSpan>,
+    /// How many spans are in the bins.
+    spans: u64,
 }
 
-/// Spans that begin in a range of rows, and those rows after it that end them.
-struct Spans {
-    /// The last row whose spans are shown.
-    last: u64,
-    spans: Vec<Span>,
-}
-
-struct Span {
-    wire: WireSpan,
-    kind: Kind,
-    started: tenure_core::Timestamp,
-}
-
-/// What ends a span.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Turn,
-    Attempt(EventId),
-    Tool(EventId),
-    Wait,
-}
-
-impl Span {
-    fn show(self) -> WireSpan {
-        self.wire
-    }
-}
-
-impl Spans {
-    fn has_open(&self) -> bool {
-        self.spans.iter().any(|span| span.wire.to_seq.is_none())
-    }
-
-    fn take(&mut self, row: &Event) {
-        match &row.body {
-            Body::StatusRunning => {
-                if !self.is_open(Kind::Turn) {
-                    self.open(row, Kind::Turn, "turn", "turn".into(), None);
-                }
-            }
-            Body::StatusIdle { stop } => {
-                if matches!(stop, Stop::EndTurn | Stop::Refusal) {
-                    self.close(row, Kind::Turn, if *stop == Stop::Refusal { "refusal" } else { "end_turn" });
-                }
-            }
-            Body::StatusTerminated { .. } => {
-                for kind in [Kind::Turn, Kind::Wait] {
-                    self.close(row, kind, "terminated");
-                }
-            }
-            Body::SpanStart { model, attempt } => {
-                self.open(row, Kind::Attempt(row.id), "attempt", model.clone(), Some(*attempt))
-            }
-            Body::SpanEnd { span, is_error, .. } => {
-                self.close(row, Kind::Attempt(*span), if *is_error { "failed" } else { "done" })
-            }
-            Body::AgentToolUse { name, .. } | Body::AgentCustomToolUse { name, .. } => {
-                self.open(row, Kind::Tool(row.id), "tool", name.clone(), None);
-            }
-            Body::AgentToolResult { tool_use_id, outcome, .. } => {
-                self.close(row, Kind::Tool(*tool_use_id), outcome_word(*outcome))
-            }
-            Body::UserCustomToolResult { tool_use_id, is_error, .. } => {
-                self.close(row, Kind::Tool(*tool_use_id), if *is_error { "failed" } else { "done" });
-            }
-            Body::WaitStarted { wait } => {
-                self.close(row, Kind::Wait, "replaced");
-                let name = match &wait.kind {
-                    WaitKind::Backoff { class, .. } => format!("backoff: {}", class_word(*class)),
-                    WaitKind::Condition { class, .. } => {
-                        format!("condition: {}", class_word(*class))
-                    }
-                    WaitKind::Upstream { class } => format!("upstream: {}", class_word(*class)),
-                    kind => kind.name().to_owned(),
-                };
-                self.open(row, Kind::Wait, "wait", name, None);
-            }
-            Body::WaitResolved { resolution } => self.close(row, Kind::Wait, resolution_word(*resolution)),
-            Body::UserMessage { .. }
-            | Body::UserInterrupt
-            | Body::UserToolConfirmation { .. }
-            | Body::SystemMessage { .. }
-            | Body::AgentMessage { .. }
-            | Body::AgentThinking { .. }
-            | Body::ToolStarted { .. }
-            | Body::StatusRescheduled
-            | Body::Error { .. }
-            | Body::CallbackCreated { .. }
-            | Body::CallbackReceived { .. }
-            | Body::BudgetUpdated { .. }
-            | Body::Updated { .. }
-            | Body::EnvironmentStarted { .. }
-            | Body::EnvironmentReset { .. } => {}
+/// The same rows in bins.
+async fn bins(reader: &Reader<'_>, leases: &[PastLease], after: u64, until: u64) -> Result<Binned> {
+    let last = after.saturating_add(MAX_BINNED_ROWS).min(until);
+    let mut bins = Bins::new(after);
+    let mut seq = after;
+    loop {
+        let rows = reader.rows(seq).await?;
+        for row in rows.iter().take_while(|row| row.seq <= last) {
+            bins.take(row);
         }
-    }
-
-    fn is_open(&self, kind: Kind) -> bool {
-        self.spans.iter().rev().any(|span| span.kind == kind && span.wire.to_seq.is_none())
-    }
-
-    fn open(&mut self, row: &Event, kind: Kind, word: &str, name: String, attempt: Option<u32>) {
-        if row.seq > self.last {
-            return;
+        seq = rows.last().map_or(seq, |row| row.seq);
+        if rows.is_empty() || seq > last || seq >= reader.last_seq {
+            let has_more = seq > last && last < until;
+            let before = if has_more || until < u64::MAX { last } else { u64::MAX };
+            leases.iter().filter(|lease| (after..before).contains(&lease.from_seq)).for_each(|lease| bins.lease(lease));
+            let next_page = has_more.then(|| page::next(Place { after: last, form: Form::Bins }));
+            let spans = if has_more { u64::MAX } else { bins.spans() };
+            return Ok(Binned { page: Page { data: bins.show(), next_page }, spans });
         }
-        let wire = WireSpan {
-            kind: word.into(),
-            name,
-            id: row.id.to_string(),
-            from_seq: row.seq,
-            to_seq: None,
-            start: time::write(row.at),
-            end: None,
-            duration_ms: None,
-            step: (row.step > 0).then_some(row.step),
-            attempt,
-            outcome: None,
-        };
-        self.spans.push(Span { wire, kind, started: row.at });
-    }
-
-    fn close(&mut self, row: &Event, kind: Kind, outcome: &str) {
-        let Some(span) = self.spans.iter_mut().rev().find(|span| span.kind == kind && span.wire.to_seq.is_none())
-        else {
-            return;
-        };
-        span.wire.to_seq = Some(row.seq);
-        span.wire.end = Some(time::write(row.at));
-        span.wire.duration_ms = Some(row.at.since(span.started));
-        span.wire.outcome = Some(outcome.into());
     }
 }

@@ -82,6 +82,8 @@ pass_on! {
     sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
     counts() -> Counts;
     events(query: EventQuery) -> Vec<Event>;
+    leases(query: LeaseQuery) -> Vec<PastLease>;
+    remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
     inbox(session: SessionId) -> Vec<(u64, Input)>;
     annotate(tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> ();
     delete(tenant: &TenantId, id: SessionId) -> ();

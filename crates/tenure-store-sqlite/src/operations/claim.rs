@@ -1,5 +1,6 @@
 //! Leases runnable sessions.
 
+use crate::operations::leases;
 use crate::rows::{self, Stored, key};
 use crate::statements as sql;
 use crate::writer::Work;
@@ -7,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rusqlite::Row;
 use std::collections::VecDeque;
 use tenure_core::{LeaseId, SessionId, TenantId, Timestamp};
-use tenure_store::{Claim, Error, Hint, Kind, Lease, MAX_PAGE, SUSPECT_AFTER};
+use tenure_store::{Claim, Error, Hint, Kind, Lease, LeaseEnd, MAX_PAGE, SUSPECT_AFTER};
 
 /// A lease whose head and inbox are not decoded yet.
 #[derive(Debug)]
@@ -59,6 +60,7 @@ pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim, turn: &mut Turn) -> Resu
 pub(crate) fn set_aside(work: &mut Work<'_>, lease: &Lease) -> Result<bool, Error> {
     let params = (key(lease.session.bits()), rows::number(lease.epoch), key(lease.nonce.bits()), work.now.0);
     work.hints.push(Hint::Session(lease.session));
+    leases::note_end(work, lease.session, Some(lease.nonce), LeaseEnd::Lost)?;
     Ok(rows::run(work.connection, sql::SET_ASIDE, params)? > 0)
 }
 

@@ -2,12 +2,13 @@
 //! that it returns (hazards Z-02, Z-05).
 
 use crate::blobs::Kept;
+use crate::operations::leases;
 use crate::rows::{self, Stored, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
 use rusqlite::params;
 use tenure_core::{End, EventId, Position, Session, Timestamp};
-use tenure_store::{Error, Hint, Kind, Lease, Then};
+use tenure_store::{Error, Hint, Kind, Lease, LeaseEnd, Then};
 
 /// A checkpoint with everything encoded before the transaction.
 #[derive(Debug)]
@@ -98,6 +99,7 @@ fn settle(work: &mut Work<'_>, page: &Page, is_inbox_empty: bool) -> Result<bool
     let session = &page.session;
     let phase = session.phase().name();
     if let Position::Ended(end) = &session.position {
+        leases::note_end(work, page.lease.session, None, LeaseEnd::Ended)?;
         let archived_at = (*end == End::Done).then_some(work.now.0);
         rows::run(work.connection, sql::END, (id, phase, work.now.0, archived_at))?;
         rows::run(work.connection, sql::CLEAR_INBOX, [id])?;
@@ -109,11 +111,13 @@ fn settle(work: &mut Work<'_>, page: &Page, is_inbox_empty: bool) -> Result<bool
         // The inbox was compared in the transaction that also stored its newest input (hazard Z-01).
         Then::Park if !is_inbox_empty => Ok(true),
         Then::Park => {
+            leases::note_end(work, page.lease.session, None, LeaseEnd::Parked)?;
             let wake_at = session.wakes_at().map(|at| at.0);
             rows::run(work.connection, sql::PARK, (id, phase, wake_at, work.now.0))?;
             Ok(false)
         }
         Then::Yield => {
+            leases::note_end(work, page.lease.session, None, LeaseEnd::Yielded)?;
             rows::run(work.connection, sql::YIELD, (work.now.0, id))?;
             work.hints.push(Hint::Runnable);
             Ok(false)

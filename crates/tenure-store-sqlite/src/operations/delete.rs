@@ -23,6 +23,7 @@ pub(crate) fn head(work: &mut Work<'_>, tenant: &TenantId, id: SessionId) -> Res
     };
     rows::run(work.connection, sql::REMOVE_HEAD, [key(id.bits())])?;
     rows::run(work.connection, sql::CLEAR_INBOX, [key(id.bits())])?;
+    rows::run(work.connection, sql::CLEAR_LEASES, [key(id.bits())])?;
     rows::run(work.connection, sql::NEW_REMOVAL, [key(id.bits())])?;
     rows::run(work.connection, sql::ADD_META, ("sessions", -1))?;
     rows::run(work.connection, sql::ADD_META, ("ended", -i64::from(is_ended)))?;

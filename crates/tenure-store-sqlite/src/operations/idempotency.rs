@@ -4,20 +4,39 @@
 use crate::rows;
 use crate::statements as sql;
 use crate::writer::Work;
+use rusqlite::Connection;
 use serde_json::Value;
 use tenure_core::TenantId;
-use tenure_store::{Error, IDEMPOTENCY_MILLIS, Idempotency, Kind};
+use tenure_store::{Error, IDEMPOTENCY_MILLIS, Idempotency, Kind, Remembered};
 
 /// Old keys that are forgotten with each new one, so that forgetting keeps up and never takes long.
 const FORGET: u32 = 8;
 
 /// What the first request with this key got, if there was one.
 pub(crate) fn earlier(work: &Work<'_>, tenant: &TenantId, key: Option<&Idempotency>) -> Result<Option<Value>, Error> {
-    let Some(key) = key else { return Ok(None) };
+    key.map_or(Ok(None), |key| find(work.connection, tenant, key))
+}
+
+/// The same, for whoever only asks.
+pub(crate) fn remembered(
+    connection: &Connection,
+    tenant: &TenantId,
+    key: &Idempotency,
+) -> Result<Option<Remembered>, Error> {
+    let Some(result) = find(connection, tenant, key)? else { return Ok(None) };
+    let has = |name: &str| result.get(name).is_some();
+    Ok(Some(match &result {
+        Value::Array(_) => Remembered::Inputs,
+        _ if has("session") => Remembered::Session(field(&result, "session")?),
+        _ if has("agent") => Remembered::Agent(field(&result, "agent")?, field(&result, "version")?),
+        _ => Remembered::Environment(field(&result, "environment")?),
+    }))
+}
+
+fn find(connection: &Connection, tenant: &TenantId, key: &Idempotency) -> Result<Option<Value>, Error> {
     let params = (&tenant.0, &key.scope, &key.key);
-    let found = rows::first(work.connection, sql::GET_KEY, params, |row| {
-        Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, String>(1)?))
-    })?;
+    let found =
+        rows::first(connection, sql::GET_KEY, params, |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, String>(1)?)))?;
     match found {
         None => Ok(None),
         Some((digest, _)) if digest != key.body_digest => {

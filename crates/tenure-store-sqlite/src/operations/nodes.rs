@@ -1,6 +1,6 @@
 //! Nodes: registered, alive, dead for ever.
 
-use crate::operations::leases::{self, Strike};
+use crate::operations::leases::{self, Reason};
 use crate::rows::{self, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
@@ -48,7 +48,7 @@ pub(crate) fn heartbeat(work: &mut Work<'_>, beat: &Beat) -> Result<BeatReply, E
         owned.iter().filter(|(session, owned)| !held.contains_key(session) && owned.leased_at < beat.claimed_before);
     let unheld: Vec<SessionId> = unheld.map(|(session, _)| *session).collect();
     // The node lives: whatever went wrong, the sessions did not end it.
-    leases::take_back(work, &unheld, Strike::IsForgiven)?;
+    leases::take_back(work, &unheld, Reason::Forgotten)?;
     Ok(BeatReply { lost, urgent })
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn sweep(work: &mut Work<'_>, seen: &[(NodeId, u64)]) -> Result<Vec<S
             sessions.extend(owned(work.connection, node)?);
         }
     }
-    leases::take_back(work, &sessions, Strike::Counts)?;
+    leases::take_back(work, &sessions, Reason::Died)?;
     Ok(sessions)
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn retire(work: &mut Work<'_>, node: NodeId) -> Result<(), Error> {
         return Err(Error::new(Kind::NotFound, format!("node {node} is not registered")));
     }
     let sessions = owned(work.connection, node)?;
-    leases::take_back(work, &sessions, Strike::IsForgiven)
+    leases::take_back(work, &sessions, Reason::Left)
 }
 
 fn owned(connection: &Connection, node: NodeId) -> Result<Vec<SessionId>, Error> {

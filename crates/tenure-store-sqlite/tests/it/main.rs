@@ -8,3 +8,4 @@ mod place;
 mod processes;
 mod space;
 mod suite;
+mod upgrade;

@@ -5,7 +5,7 @@ use super::fixture::{
     agent, all_sessions, allow, bits, create, deliver, delivery, environment, event_id, hold, idempotency, message,
     new_session, node, tenant, view,
 };
-use crate::{Delivery, Idempotency, Kind, NewSession, Receipt, Then};
+use crate::{Delivery, Idempotency, Kind, NewSession, Receipt, Remembered, Then};
 use tenure_core::{AgentId, Body, Decision, InputBody, TenantId};
 
 /// One session, however often it is asked for.
@@ -110,4 +110,35 @@ pub async fn a_refused_request_leaves_no_key(harness: &dyn Harness) {
     let mut holder = hold(&*store, node).await;
     assert_eq!(holder.take_all().len(), 2);
     holder.commit(&*store, Then::Park).await.expect("the lease is held");
+}
+
+/// Whoever repeats a request is answered before anything that may have changed is looked at.
+pub async fn a_key_is_known_before_its_request_is_repeated(harness: &dyn Harness) {
+    let store = harness.store();
+    let key = |name: &str| idempotency(name, 1);
+    assert_eq!(store.remembered(&tenant(), &key("session")).await.expect("it can be read"), None);
+    let new = NewSession { idempotency: Some(key("session")), ..new_session(&tenant(), Vec::new()) };
+    let session = store.create(new).await.expect("it is new").view.session.id;
+    let delivery = Delivery { idempotency: Some(key("inputs")), ..delivery(session, vec![message("go")]) };
+    store.deliver(delivery).await.expect("it is taken");
+    let agent = agent(&tenant(), AgentId::from_bits(bits()), 1);
+    store.put_agent(agent.clone(), Some(key("agent"))).await.expect("it is new");
+    store.archive_agent(&tenant(), agent.id).await.expect("it is there");
+    let environment = environment(&tenant(), "one");
+    store.put_environment(environment.clone(), Some(key("environment"))).await.expect("it is new");
+    harness.reopen().await;
+    let store = harness.store();
+    let known = [
+        ("session", Remembered::Session(session)),
+        ("inputs", Remembered::Inputs),
+        ("agent", Remembered::Agent(agent.id, 1)),
+        ("environment", Remembered::Environment(environment.id)),
+    ];
+    for (name, remembered) in known {
+        assert_eq!(store.remembered(&tenant(), &key(name)).await.expect("it can be read"), Some(remembered));
+        let error = store.remembered(&tenant(), &idempotency(name, 2)).await.expect_err("the body differs");
+        assert_eq!(error.kind, Kind::IdempotencyMismatch);
+        let others = TenantId("other".to_owned());
+        assert_eq!(store.remembered(&others, &key(name)).await.expect("it can be read"), None);
+    }
 }
