@@ -4,6 +4,7 @@
 
 use super::change::{Change, Kind, changes};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use tenure_api::time;
 use tenure_api::timeline::{WireBinned, WireSpan};
 use tenure_core::{Event, Timestamp};
@@ -54,8 +55,8 @@ impl Bins {
         for change in changes(row) {
             match change {
                 Change::Opens { kind, .. } => {
-                    if !self.open.contains_key(&kind) {
-                        self.open.insert(kind, Open { seq: row.seq, at: row.at });
+                    if let Entry::Vacant(place) = self.open.entry(kind) {
+                        place.insert(Open { seq: row.seq, at: row.at });
                         self.count(row.seq, kind.word());
                     }
                 }
