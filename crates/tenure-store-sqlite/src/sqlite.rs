@@ -37,7 +37,7 @@ use tokio::sync::broadcast;
 /// The embedded store.
 #[derive(Debug)]
 pub struct Sqlite {
-    writer: Writer,
+    pub(crate) writer: Writer,
     readers: Arc<Readers>,
     parts: Parts,
     upkeep: Mutex<Option<Upkeep>>,

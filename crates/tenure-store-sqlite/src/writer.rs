@@ -1,10 +1,13 @@
-//! The writer thread: commits what is waiting as one transaction (group commit).
+//! The writer: commits what is waiting as one transaction (group commit).
 //!
 //! ```text
 //! callers ─▶ queue (bounded) ─▶ BEGIN IMMEDIATE ─▶ job, job, job … ─▶ COMMIT ─▶ acknowledge all
-//!                                                  │ one fails after it wrote
-//!                                                  └─▶ ROLLBACK, once more with a savepoint per job
+//!    │                          ▲                  │ one fails after it wrote
+//!    └─ alone, on a quick disk ─┘                  └─▶ ROLLBACK, once more with a savepoint per job
 //! ```
+//! A thread serves the queue. A caller who finds nobody else there, on a disk that was quick lately,
+//! commits on its own thread instead: waking the writer and being woken costs as much as a quick fsync.
+//!
 //! A job that fails does not hurt its neighbours (hazard Z-21): most failures are found before
 //! anything is written, and then there is nothing to undo; otherwise the group runs again with a
 //! savepoint around each job. Nothing is acknowledged before COMMIT returned. After a failed write
@@ -18,9 +21,9 @@ use crate::reserve::Reserve;
 use crate::statements as sql;
 use crate::wake::Wake;
 use rusqlite::Connection;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tenure_core::Timestamp;
 use tenure_store::{Error, Hint, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -34,6 +37,13 @@ pub(crate) const GROUP: usize = 1_024;
 /// Most jobs of a group after which the writer copies the log back itself: it has the time then, and a
 /// short log makes commits cheaper. Larger groups leave it to the thread in `log`.
 const SMALL_GROUP: usize = 8;
+
+/// Longest time that commits of small groups may take on average for a lone caller to commit on its own
+/// thread. That thread belongs to the runtime, and its other tasks wait as long or move to the others.
+const QUICK: Duration = Duration::from_millis(1);
+
+/// How much of the average the newest small group makes: one part in so many.
+const AVERAGE_OVER: u32 = 8;
 
 /// How often commits of other processes are looked for while nothing is written.
 const LOOK: Duration = Duration::from_millis(40);
@@ -132,23 +142,38 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// The handle of the writer thread.
+/// The handle of the writer.
 #[derive(Debug)]
 pub(crate) struct Writer {
     sender: Sender<Message>,
     room: Arc<Semaphore>,
+    /// Empty once the writer is closed.
+    desk: Arc<Mutex<Option<Desk>>>,
 }
 
 impl Writer {
     /// Starts the thread; it ends when the handle is dropped.
     pub(crate) fn start(connection: Connection, reserve: Reserve, parts: Parts) -> Result<Self, Error> {
         let (sender, receiver) = channel();
-        let mut thread = Thread { connection, reserve, parts, broken: None, foreign: None, wal_pages: open::WAL_PAGES };
+        let mut desk = Desk {
+            connection,
+            reserve,
+            parts,
+            broken: None,
+            foreign: None,
+            wal_pages: open::WAL_PAGES,
+            // Not known yet: the thread commits until it is.
+            average: 2 * QUICK,
+            newest: 0,
+        };
+        desk.foreign = desk.data_version();
+        let desk = Arc::new(Mutex::new(Some(desk)));
+        let shared = desk.clone();
         std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || thread.run(&receiver))
+            .spawn(move || serve(&receiver, &shared))
             .map_err(|error| errors::file("start the writer thread", error))?;
-        Ok(Self { sender, room: Arc::new(Semaphore::new(QUEUE)) })
+        Ok(Self { sender, room: Arc::new(Semaphore::new(QUEUE)), desk })
     }
 
     /// Runs `work` in the next transaction and waits until it is durable. `work` may run more than
@@ -158,11 +183,25 @@ impl Writer {
         purpose: Purpose,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let permit = self.room.clone().acquire_owned().await.map_err(|_| closed())?;
         let (sender, receiver) = oneshot::channel();
         let job = Call { purpose, work, result: None, sender };
-        self.sender.send(Message::Job(Box::new(job), permit)).map_err(|_| closed())?;
+        if let Some(job) = self.commit_here(Box::new(job)) {
+            let permit = self.room.clone().acquire_owned().await.map_err(|_| closed())?;
+            self.sender.send(Message::Job(job, permit)).map_err(|_| closed())?;
+        }
         receiver.await.map_err(|_| closed())?
+    }
+
+    /// Commits a job on this thread if nobody else waits or writes and the disk is quick; else gives it
+    /// back. One thread at most is held up by this, and never the only one of a runtime.
+    fn commit_here(&self, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
+        if self.room.available_permits() < QUEUE || !has_other_threads() {
+            return Some(job);
+        }
+        let Ok(mut desk) = self.desk.try_lock() else { return Some(job) };
+        let Some(desk) = desk.as_mut().filter(|desk| desk.is_for_one()) else { return Some(job) };
+        desk.group(&mut vec![job]);
+        None
     }
 
     /// Runs `work` in a transaction of its own time; nobody waits for it.
@@ -176,13 +215,18 @@ impl Writer {
         self.sender.send(Message::Job(Box::new(job), permit)).map_err(|_| closed())
     }
 
-    /// Ends the thread after everything that waits is durable.
+    /// Ends the writer after everything that waits is durable.
     pub(crate) async fn close(&self) {
         let (sender, receiver) = oneshot::channel();
         if self.sender.send(Message::Close(sender)).is_ok() {
             let _ = receiver.await;
         }
     }
+}
+
+/// Whether the runtime of this task can go on while this thread waits for the disk.
+fn has_other_threads() -> bool {
+    tokio::runtime::Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1)
 }
 
 fn closed() -> Error {
@@ -197,8 +241,48 @@ pub(crate) struct Parts {
     pub(crate) wake: Arc<Wake>,
 }
 
-/// What the writer thread owns.
-struct Thread {
+/// Serves the queue until the writer is closed or its handle is gone.
+fn serve(receiver: &Receiver<Message>, desk: &Mutex<Option<Desk>>) {
+    let mut jobs = Vec::new();
+    loop {
+        let first = match receiver.recv_timeout(LOOK) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // A job that panicked may have left anything behind; callers learn that the store is closed.
+        let Ok(mut place) = desk.lock() else { return };
+        let Some(desk) = place.as_mut() else { return };
+        // After the wait for the lock, since others may have come meanwhile.
+        let mut next = first;
+        let mut close = None;
+        while let Some(message) = next {
+            match message {
+                Message::Job(job, room) => {
+                    // The place in the queue is free again.
+                    drop(room);
+                    jobs.push(job);
+                }
+                Message::Close(done) => close = Some(done),
+            }
+            next = if jobs.len() < GROUP && close.is_none() { receiver.try_recv().ok() } else { None };
+        }
+        if !jobs.is_empty() {
+            desk.group(&mut jobs);
+        }
+        desk.look();
+        if let Some(done) = close {
+            *place = None;
+            // Whoever asked may have gone away.
+            let _ = done.send(());
+            return;
+        }
+    }
+}
+
+/// What whoever writes needs; one at a time has it.
+#[derive(Debug)]
+struct Desk {
     connection: Connection,
     reserve: Reserve,
     parts: Parts,
@@ -208,42 +292,17 @@ struct Thread {
     foreign: Option<i64>,
     /// Pages of the log from which a commit copies it back.
     wal_pages: u32,
+    /// How long small groups took lately.
+    average: Duration,
+    /// Jobs of the newest group. After a large one many callers come back at once: the first of them
+    /// must not commit alone while the others wait.
+    newest: usize,
 }
 
-impl Thread {
-    fn run(&mut self, receiver: &Receiver<Message>) {
-        self.foreign = self.data_version();
-        let mut jobs = Vec::new();
-        loop {
-            let mut next = match receiver.recv_timeout(LOOK) {
-                Ok(message) => Some(message),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.look();
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let mut close = None;
-            while let Some(message) = next {
-                match message {
-                    Message::Job(job, place) => {
-                        // The place in the queue is free again.
-                        drop(place);
-                        jobs.push(job);
-                    }
-                    Message::Close(done) => close = Some(done),
-                }
-                next = if jobs.len() < GROUP && close.is_none() { receiver.try_recv().ok() } else { None };
-            }
-            if !jobs.is_empty() {
-                self.group(&mut jobs);
-                self.look();
-            }
-            if let Some(done) = close {
-                let _ = done.send(());
-                return;
-            }
-        }
+impl Desk {
+    /// Whether a lone caller may commit on its own thread.
+    fn is_for_one(&self) -> bool {
+        self.newest <= 1 && self.average <= QUICK
     }
 
     /// Commits one group and tells everybody; leaves `jobs` empty.
@@ -256,6 +315,8 @@ impl Thread {
             refuse_additions(jobs);
         }
         self.choose_who_copies(jobs.len());
+        self.newest = jobs.len();
+        let begun = Instant::now();
         let result = match self.attempt(jobs, Undo::WholeGroup) {
             Err(failure) if failure.kind == Kind::NoSpace && self.reserve.release(&self.connection) => {
                 tracing::error!("the disk of the store is full; its reserve is used to save running work");
@@ -264,6 +325,9 @@ impl Thread {
             }
             result => result,
         };
+        if self.newest <= SMALL_GROUP {
+            self.average = (self.average * (AVERAGE_OVER - 1) + begun.elapsed()) / AVERAGE_OVER;
+        }
         match result {
             Ok(hints) => {
                 jobs.drain(..).for_each(|job| job.finish(Ok(())));
@@ -386,4 +450,46 @@ fn refuse_additions(jobs: &mut Vec<Box<dyn Job>>) {
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<usize> {
     connection.prepare_cached(sql)?.execute([])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sqlite;
+    use crate::open::Options;
+    use tenure_store::Store;
+
+    /// Where a commit runs, after small groups took this long on average.
+    fn thread_of_a_commit(runtime: &tokio::runtime::Runtime, average: Duration, newest: usize) -> String {
+        let folder = tempfile::TempDir::new().expect("a folder can be made");
+        let write = async move {
+            let store = Sqlite::open(Options::new(folder.path())).expect("a store can be made");
+            let writer = &store.writer;
+            // Waits for what the store itself writes at its start.
+            writer.write(Purpose::Saves, |_| Ok(())).await.expect("a commit");
+            {
+                let mut desk = writer.desk.lock().expect("no panic");
+                let desk = desk.as_mut().expect("open");
+                (desk.average, desk.newest) = (average, newest);
+            }
+            let thread = |_: &mut Work<'_>| Ok(std::thread::current().name().unwrap_or_default().to_owned());
+            let name = writer.write(Purpose::Saves, thread).await.expect("a commit");
+            store.close().await;
+            assert_eq!(writer.write(Purpose::Saves, |_| Ok(())).await.map_err(|error| error.kind), Err(Kind::Broken));
+            name
+        };
+        runtime.block_on(async { tokio::spawn(write).await.expect("no panic") })
+    }
+
+    #[test]
+    fn a_lone_caller_commits_itself_unless_that_holds_others_up() {
+        let build = |threads| {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(threads).thread_name("caller").enable_all().build().expect("a runtime can be made")
+        };
+        assert_eq!(thread_of_a_commit(&build(2), Duration::ZERO, 1), "caller");
+        assert_eq!(thread_of_a_commit(&build(2), 2 * QUICK, 1), "store-writer", "the disk is slow");
+        assert_eq!(thread_of_a_commit(&build(2), Duration::ZERO, 2), "store-writer", "others come back too");
+        assert_eq!(thread_of_a_commit(&build(1), Duration::ZERO, 1), "store-writer", "the runtime has no other thread");
+    }
 }
