@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_core::failure::Class;
 use tenure_core::{
-    Block, Body, Decision, Effect, End, Event, Input, InputBody, Json, Outcome, Permission, Resolution, Stop, Update,
-    Usage,
+    Block, Body, Decision, Effect, End, Event, Input, InputBody, InsteadOf, Json, Outcome, Permission, Resolution,
+    Stop, Update, Usage,
 };
 
 /// Header of a stream's reply: the `seq` after which the stream begins. A reader of a live stream
@@ -94,7 +94,13 @@ pub enum WireBody {
         upstream_request_id: Option<String>,
     },
     #[serde(rename = "span.model_request_start")]
-    SpanStart { model: String, attempt: u32 },
+    SpanStart {
+        model: String,
+        attempt: u32,
+        /// The model that would have been called, if another one is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instead_of: Option<WireInsteadOf>,
+    },
     #[serde(rename = "span.model_request_end")]
     SpanEnd {
         model_request_start_id: String,
@@ -103,6 +109,8 @@ pub enum WireBody {
         model: String,
         cost_usd: Option<f64>,
     },
+    #[serde(rename = "session.condition")]
+    Condition { condition_id: String, class: String, model: String, message: String },
     #[serde(rename = "session.wait_started")]
     WaitStarted { wait: WireWait },
     #[serde(rename = "session.wait_resolved")]
@@ -264,13 +272,23 @@ impl WireBody {
                 class: class_word(*class).into(),
                 upstream_request_id: request_id.clone(),
             },
-            Body::SpanStart { model, attempt } => Self::SpanStart { model: model.clone(), attempt: *attempt },
+            Body::SpanStart { model, attempt, instead_of } => Self::SpanStart {
+                model: model.clone(),
+                attempt: *attempt,
+                instead_of: instead_of.as_ref().map(WireInsteadOf::of),
+            },
             Body::SpanEnd { span, model, is_error, usage, cost_usd_micros } => Self::SpanEnd {
                 model_request_start_id: span.to_string(),
                 is_error: *is_error,
                 model_usage: ModelUsage::of(*usage),
                 model: model.clone(),
                 cost_usd: cost_usd_micros.map(dollars),
+            },
+            Body::Condition { condition, class, model, message } => Self::Condition {
+                condition_id: condition.to_string(),
+                class: class_word(*class).into(),
+                model: model.clone(),
+                message: message.clone(),
             },
             Body::WaitStarted { wait } => Self::WaitStarted { wait: WireWait::of(wait) },
             Body::WaitResolved { resolution } => Self::WaitResolved { resolution: resolution_word(*resolution).into() },
@@ -334,6 +352,7 @@ impl WireBody {
             Self::Error { .. } => "session.error",
             Self::SpanStart { .. } => "span.model_request_start",
             Self::SpanEnd { .. } => "span.model_request_end",
+            Self::Condition { .. } => "session.condition",
             Self::WaitStarted { .. } => "session.wait_started",
             Self::WaitResolved { .. } => "session.wait_resolved",
             Self::CallbackCreated { .. } => "session.callback_created",
@@ -344,6 +363,21 @@ impl WireBody {
             Self::EnvironmentReset { .. } => "environment.reset",
             Self::Unknown => "unknown",
         }
+    }
+}
+
+/// The model that would have been called, and why it was not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireInsteadOf {
+    /// `provider/model`.
+    pub model: String,
+    /// What is wrong with it.
+    pub class: String,
+}
+
+impl WireInsteadOf {
+    fn of(other: &InsteadOf) -> Self {
+        Self { model: other.model.clone(), class: class_word(other.class).into() }
     }
 }
 

@@ -275,7 +275,7 @@ pub fn failed(
             (WaitKind::Backoff { class: failure.class, attempt }, until(delay), Body::StatusRescheduled)
         }
         Class::Quota | Class::Credential | Class::Config => {
-            let kind = WaitKind::Condition { class: failure.class, model: model.to_string() };
+            let kind = WaitKind::Condition { class: failure.class, model: model.to_string(), condition: None };
             (kind, until(CONDITION_PROBE), Body::StatusRescheduled)
         }
         Class::RateLimit

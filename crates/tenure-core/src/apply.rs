@@ -147,6 +147,7 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
         Body::UserInterrupt
         | Body::AgentMessage { .. }
         | Body::AgentThinking { .. }
+        | Body::Condition { .. }
         | Body::EnvironmentStarted { .. }
         | Body::EnvironmentReset { .. } => {}
     }

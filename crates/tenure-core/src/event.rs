@@ -6,7 +6,7 @@
 use crate::agent::{Effect, Permission};
 use crate::budget::Limits;
 use crate::call::CallKind;
-use crate::id::{CallbackId, EventId};
+use crate::id::{CallbackId, ConditionId, EventId};
 use crate::json::Json;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -68,6 +68,7 @@ impl Body {
             | Self::StatusRescheduled
             | Self::StatusTerminated { .. }
             | Self::Error { .. }
+            | Self::Condition { .. }
             | Self::WaitStarted { .. }
             | Self::WaitResolved { .. }
             | Self::CallbackCreated { .. }
@@ -147,10 +148,12 @@ pub enum Body {
     /// Something failed; not the end of the session.
     Error { class: crate::failure::Class, message: String, retrying: bool, request_id: Option<String> },
     /// A model call begins.
-    SpanStart { model: String, attempt: u32 },
+    SpanStart { model: String, attempt: u32, instead_of: Option<InsteadOf> },
     /// A model call has ended; `is_error` drops its preview.
     SpanEnd { span: EventId, model: String, is_error: bool, usage: Usage, cost_usd_micros: Option<u64> },
 
+    /// The upstream refuses everybody; right before the wait for it.
+    Condition { condition: ConditionId, class: crate::failure::Class, model: String, message: String },
     /// The session parks.
     WaitStarted { wait: Wait },
     /// What it waited for has come, or will not come any more.
@@ -167,6 +170,15 @@ pub enum Body {
     EnvironmentStarted { driver: String, missing: Vec<String> },
     /// The sandbox came back without something it had; says what to the model too.
     EnvironmentReset { reason: String },
+}
+
+/// The model that would have been called, and why it was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InsteadOf {
+    /// `provider/model`.
+    pub model: String,
+    /// What is wrong with it.
+    pub class: crate::failure::Class,
 }
 
 /// A piece of content.

@@ -1,6 +1,7 @@
 //! Why a session does not run now: one sentence for the list, the page, the command line and the API.
 
 use crate::call::CallState;
+use crate::condition::needs_operator;
 use crate::event::Stop;
 use crate::failure::Class;
 use crate::session::{Phase, Position, Session, Status};
@@ -73,9 +74,13 @@ pub fn explain(session: &Session) -> Explanation {
             alloc::format!("Backing off after attempt {attempt}: {}.", class_text(*class)),
             alloc::vec![post("try now", "resume", "{}")],
         ),
-        WaitKind::Condition { class, model } => (
+        WaitKind::Condition { class, model, .. } => (
             alloc::format!("{model} cannot be used: {}. Everything is kept.", class_text(*class)),
-            alloc::vec![post("try again once it is mended", "resume", "{}")],
+            alloc::vec![post(
+                if needs_operator(*class) { "try again once it is mended" } else { "try now" },
+                "resume",
+                "{}"
+            )],
         ),
         WaitKind::Upstream { class } => (
             alloc::format!("Gave up for now: {}. Everything is kept.", class_text(*class)),

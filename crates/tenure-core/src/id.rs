@@ -110,6 +110,7 @@ id!(AgentId, "agent", "A versioned definition of an agent.");
 id!(EnvironmentId, "env", "A template for sandboxes.");
 id!(LeaseId, "lease", "One lease; its bits are the random nonce that every write of its holder names (hazard Z-05).");
 id!(NodeId, "node", "One incarnation of a process that holds leases; a restart is a new node (hazard Z-04).");
+id!(ConditionId, "cond", "A shared fact about an upstream that many sessions wait on.");
 id!(CallbackId, "call", "A callback that an outside job can answer.");
 
 impl SessionId {

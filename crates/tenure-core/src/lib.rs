@@ -30,6 +30,7 @@ mod transcript;
 mod usage;
 mod wait;
 
+pub mod condition;
 pub mod failure;
 pub mod redact;
 pub mod retry;
@@ -46,10 +47,11 @@ pub use call::{
     set_aside, wait_tool,
 };
 pub use environment::{DriverName, Environment, Network, SandboxLimits};
-pub use event::{Block, Body, Decision, Draft, End, Event, MediaKind, Origin, Outcome, Stop, Update};
+pub use event::{Block, Body, Decision, Draft, End, Event, InsteadOf, MediaKind, Origin, Outcome, Stop, Update};
 pub use explain::{Explanation, Unblock, class_text, explain};
 pub use id::{
-    AgentId, CallbackId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SHARDS, SessionId, Shard, TenantId,
+    AgentId, CallbackId, ConditionId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SHARDS, SessionId, Shard,
+    TenantId,
 };
 pub use input::{Input, InputBody, callback_result, cancelled, ended, intake};
 pub use json::{Json, JsonError, MAX_JSON_DEPTH, clean_surrogates};

@@ -4,7 +4,7 @@ use crate::agent::AgentRef;
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::event::{End, Stop};
-use crate::id::{CallbackId, EnvironmentId, EventId, SessionId, TenantId};
+use crate::id::{CallbackId, ConditionId, EnvironmentId, EventId, SessionId, TenantId};
 use crate::time::Timestamp;
 use crate::wait::{Wait, WaitKind};
 use alloc::string::String;
@@ -229,6 +229,14 @@ impl Session {
             return None;
         }
         self.wait.as_ref().and_then(|wait| wait.until)
+    }
+
+    /// The shared condition that it waits for.
+    pub fn waits_on(&self) -> Option<ConditionId> {
+        match self.wait.as_ref().map(|wait| &wait.kind) {
+            Some(WaitKind::Condition { condition, .. }) if !self.is_paused => *condition,
+            _ => None,
+        }
     }
 
     /// Whether it has ended for good.

@@ -7,8 +7,8 @@
 pub mod v1;
 
 pub use v1::{
-    decode_agent, decode_environment, decode_event, decode_input, decode_session, encode_agent, encode_environment,
-    encode_event, encode_input, encode_session,
+    decode_agent, decode_condition, decode_environment, decode_event, decode_input, decode_session, encode_agent,
+    encode_condition, encode_environment, encode_event, encode_input, encode_session,
 };
 
 use alloc::string::String;

@@ -135,6 +135,7 @@ impl Builder {
             | Body::Error { .. }
             | Body::SpanStart { .. }
             | Body::SpanEnd { .. }
+            | Body::Condition { .. }
             | Body::WaitStarted { .. }
             | Body::WaitResolved { .. }
             | Body::CallbackCreated { .. }

@@ -2,7 +2,7 @@
 
 use crate::budget::Which;
 use crate::failure::Class;
-use crate::id::{CallbackId, EventId};
+use crate::id::{CallbackId, ConditionId, EventId};
 use crate::time::{Millis, Timestamp};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,12 +42,14 @@ pub enum WaitKind {
         /// Attempts so far.
         attempt: u32,
     },
-    /// An upstream that only its operator can mend: credit, key, model.
+    /// An upstream that refuses everybody: limits, overload, credit, key, model (promise P10).
     Condition {
         /// What failed.
         class: Class,
         /// Which `provider/model`.
         model: String,
+        /// The shared condition; `None` in logs from before there were any.
+        condition: Option<ConditionId>,
     },
     /// The upstream failed in a way that another attempt will not mend.
     Upstream {

@@ -77,6 +77,9 @@ impl EventMasker {
             Body::Error { class, message, retrying, request_id } => {
                 Body::Error { class, message: self.text(message), retrying, request_id }
             }
+            Body::Condition { condition, class, model, message } => {
+                Body::Condition { condition, class, model, message: self.text(message) }
+            }
             Body::CallbackCreated { callback, label, expires_at } => {
                 Body::CallbackCreated { callback, label: self.text(label), expires_at }
             }

@@ -16,7 +16,7 @@ impl Advance {
         let resolved = self.services.models.resolve(&self.agent.model);
         let model = resolved.as_ref().map_or(self.agent.model.clone(), |resolved| resolved.full_name.clone());
         // The span's start is committed together with what came before it (api.md, rules of the stream).
-        self.journal.push(Draft::of_step(step, Body::SpanStart { model: model.clone(), attempt }))?;
+        self.journal.push(Draft::of_step(step, Body::SpanStart { model: model.clone(), attempt, instead_of: None }))?;
         self.journal.commit(Then::Keep).await?;
         if self.journal.has_urgent() {
             return Ok(());

@@ -17,6 +17,7 @@ mod backup;
 mod blobs;
 mod block;
 mod clock;
+mod conditions;
 mod errors;
 mod log;
 mod open;

@@ -4,6 +4,7 @@
 pub(crate) mod catalog;
 pub(crate) mod claim;
 pub(crate) mod commit;
+pub(crate) mod conditions;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod deliver;

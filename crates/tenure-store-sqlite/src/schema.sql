@@ -9,6 +9,9 @@
 --   environments  templates of sandboxes
 --   nodes         one row per start of a worker; dead is final
 --   idempotency   what a repeated request gets back
+--   conditions    what is known of upstreams, one row per (credential, model); model is '' for all
+--                 models of the credential. Like nodes they belong to nobody: the keys are those of
+--                 the installation
 --   removals      sessions whose head is gone and whose rows are still being removed
 --   meta          numbers: 'now' (the clock's high water), 'sessions' and 'ended' (how many there are)
 --
@@ -24,6 +27,11 @@
 --   rows, heads_phase parked and ended ones. A commit inside a lease sets no column of any of them:
 --   it changes one row of heads, and adds to events and its unique index (plus events_answers for
 --   a row that answers a call). phase and wake_at are therefore only true while state >= 2.
+--
+-- Conditions
+--   heads.condition is what a parked session waits on, set by the commit that parks it and only true
+--   while state = 2. heads.granted is the generation of the condition in which the session was let
+--   go; its next call uses it up, and parking removes it.
 --
 -- Guarantees
 --   Every write of a lease's holder begins with an UPDATE of heads that names (id, epoch, nonce,
@@ -67,13 +75,16 @@ CREATE TABLE heads (
   updated_at  INTEGER NOT NULL,
   archived_at INTEGER,
   metadata    TEXT NOT NULL,
-  body        TEXT NOT NULL
+  body        TEXT NOT NULL,
+  condition   BLOB,
+  granted     INTEGER
 ) STRICT;
 CREATE INDEX heads_tenant ON heads (tenant, id);
 CREATE INDEX heads_environment ON heads (environment);
 CREATE INDEX heads_queue ON heads (tenant, queued_at) WHERE state = 0;
 CREATE INDEX heads_node ON heads (node) WHERE state = 1;
 CREATE INDEX heads_timer ON heads (wake_at) WHERE state = 2 AND wake_at IS NOT NULL;
+CREATE INDEX heads_condition ON heads (condition, tenant, state_since) WHERE state = 2 AND condition IS NOT NULL;
 CREATE INDEX heads_phase ON heads (tenant, phase, id) WHERE state >= 2;
 
 CREATE TABLE events (
@@ -159,6 +170,15 @@ CREATE TABLE idempotency (
   UNIQUE (tenant, scope, key)
 ) STRICT;
 CREATE INDEX idempotency_at ON idempotency (at);
+
+CREATE TABLE conditions (
+  id         BLOB PRIMARY KEY,
+  shard      INTEGER NOT NULL,
+  credential TEXT NOT NULL,
+  model      TEXT NOT NULL,
+  body       TEXT NOT NULL,
+  UNIQUE (credential, model)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE removals (session BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
 

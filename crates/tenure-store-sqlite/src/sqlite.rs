@@ -79,14 +79,19 @@ impl Sqlite {
         self.readers.read_at_length(move |connection| crate::backup::copy(connection, &blobs, &to)).await
     }
 
-    async fn read<T: Send + 'static>(
+    /// The store's time, outside of a transaction.
+    pub(crate) fn clock_now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.readers.read(read).await
     }
 
-    async fn save<T: Send + 'static>(
+    pub(crate) async fn save<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {

@@ -80,7 +80,8 @@ statements! {
                   WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1 AND last_seq = ?10 AND inbox_tail >= ?5 \
                   RETURNING inbox_tail, consumed";
     FENCE_STATE = "SELECT state, epoch, nonce, commit_id, last_seq, inbox_tail, consumed FROM heads WHERE id = ?1";
-    PARK = "UPDATE heads SET state = 2, nonce = NULL, node = NULL, claims = 0, phase = ?2, wake_at = ?3, state_since = ?4 WHERE id = ?1";
+    PARK = "UPDATE heads SET state = 2, nonce = NULL, node = NULL, claims = 0, phase = ?2, wake_at = ?3, state_since = ?4, \
+            condition = ?5, granted = NULL WHERE id = ?1";
     YIELD = queue!(", nonce = NULL, node = NULL, claims = max(claims - 1, 0) WHERE id = ?2");
     END = "UPDATE heads SET state = 3, nonce = NULL, node = NULL, phase = ?2, wake_at = NULL, state_since = ?3, consumed = inbox_tail, \
            archived_at = coalesce(archived_at, ?4) WHERE id = ?1";
@@ -98,7 +99,8 @@ statements! {
              RETURNING id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body";
     LEASES_OF_CLAIM = "SELECT id, tenant, epoch, nonce, claims, queued_at, consumed, inbox_tail, body \
                        FROM heads WHERE state = 1 AND node = ?1 AND claim_id = ?2 ORDER BY queued_at, rowid";
-    SET_ASIDE = "UPDATE heads SET state = 2, epoch = epoch + 1, nonce = NULL, node = NULL, wake_at = NULL, state_since = ?4 \
+    SET_ASIDE = "UPDATE heads SET state = 2, epoch = epoch + 1, nonce = NULL, node = NULL, wake_at = NULL, condition = NULL, \
+                 state_since = ?4 \
                  WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1";
     RELEASE = queue!(", epoch = epoch + 1, nonce = NULL, node = NULL, claims = max(claims - 1, 0) \
                       WHERE id = ?2 AND epoch = ?3 AND nonce = ?4 AND state = 1");
@@ -130,6 +132,22 @@ statements! {
 
     DUE = "SELECT id FROM heads WHERE state = 2 AND wake_at IS NOT NULL AND wake_at <= ?1 ORDER BY wake_at LIMIT ?2";
     NEXT_DUE = "SELECT min(wake_at) FROM heads WHERE state = 2 AND wake_at IS NOT NULL";
+
+    CONDITION = "SELECT body FROM conditions WHERE id = ?1";
+    CONDITION_OF_KEY = "SELECT body FROM conditions WHERE credential = ?1 AND model = ?2";
+    CONDITIONS = "SELECT body FROM conditions ORDER BY credential, model";
+    PUT_CONDITION = "INSERT INTO conditions (id, shard, credential, model, body) VALUES (?1, 0, ?2, ?3, ?4) \
+                     ON CONFLICT (id) DO UPDATE SET body = ?4";
+    REMOVE_CONDITION = "DELETE FROM conditions WHERE id = ?1";
+    COUNT_WAITING = "SELECT count(*) FROM heads WHERE state = 2 AND condition = ?1";
+    COUNT_WAITING_OF_TENANT = "SELECT count(*) FROM heads WHERE state = 2 AND condition = ?1 AND tenant = ?2";
+    SOME_WAITING = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 2 AND condition = ?1 LIMIT ?2)";
+    NEXT_WAITING_TENANT = "SELECT tenant FROM heads WHERE state = 2 AND condition = ?1 AND tenant > ?2 ORDER BY tenant LIMIT 1";
+    FIRST_WAITING_TENANT = "SELECT tenant FROM heads WHERE state = 2 AND condition = ?1 ORDER BY tenant LIMIT 1";
+    LONGEST_WAITING = "SELECT id FROM heads WHERE state = 2 AND condition = ?1 AND tenant = ?2 ORDER BY state_since, rowid LIMIT 1";
+    LET_GO = queue!(", granted = ?3 WHERE id = ?2 AND state = 2");
+    GRANT_OF_LEASE = "SELECT granted FROM heads WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1";
+    USE_GRANT = "UPDATE heads SET granted = NULL WHERE id = ?1";
 
     VIEW = view!("WHERE id = ?1 AND tenant = ?2");
     QUEUED_BEFORE = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND tenant = ?1 AND queued_at <= ?2 \
@@ -259,6 +277,16 @@ mod tests {
             IS_ENVIRONMENT_USED,
             GET_KEY,
             FORGET_KEYS,
+            CONDITION,
+            CONDITION_OF_KEY,
+            COUNT_WAITING,
+            COUNT_WAITING_OF_TENANT,
+            SOME_WAITING,
+            NEXT_WAITING_TENANT,
+            FIRST_WAITING_TENANT,
+            LONGEST_WAITING,
+            LET_GO,
+            GRANT_OF_LEASE,
         ];
         for statement in hot {
             let plan = plan(statement);

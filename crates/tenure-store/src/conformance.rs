@@ -8,6 +8,7 @@
 pub mod catalog;
 pub mod claim;
 pub mod commit;
+pub mod conditions;
 pub mod create;
 pub mod deliver;
 pub mod fence;
@@ -91,6 +92,10 @@ macro_rules! conformance {
                 sessions_are_found_by_agent_and_time, sessions_are_found_by_their_tail, counts_follow_every_state,
                 the_place_in_the_queue_is_known, notes_change_key_by_key, a_deleted_session_is_gone;
             catalog: versions_of_an_agent_follow_each_other, an_archived_agent_leaves_the_list, environments_are_replaced_and_removed;
+            conditions: p10_one_session_probes_and_the_others_wait, a_mended_condition_lets_go_one_after_the_other,
+                p_16_tenants_take_turns_when_they_leave, z_19_a_session_that_parks_too_late_is_let_go,
+                z_55_a_dead_prober_blocks_nobody, a_condition_outlives_a_restart, a_stale_holder_takes_no_probe,
+                an_input_wakes_a_waiting_session, a_paused_session_is_not_let_go, an_operator_hastens_or_clears;
             text: o_030_any_text_comes_back_as_it_was;
             large: z_15_large_payloads_come_back_whole, a_large_answer_counts_once, an_event_beyond_the_limit_is_refused;
         }
@@ -125,6 +130,7 @@ mod tests {
             include_str!("conformance/catalog.rs"),
             include_str!("conformance/claim.rs"),
             include_str!("conformance/commit.rs"),
+            include_str!("conformance/conditions.rs"),
             include_str!("conformance/create.rs"),
             include_str!("conformance/deliver.rs"),
             include_str!("conformance/fence.rs"),

@@ -14,6 +14,7 @@
 //! decide who may write (promise P5). Adapters hold no logic of sessions: what an input means, and
 //! whether it is taken, they ask `tenure-core`.
 
+mod condition;
 mod error;
 mod lease_log;
 mod port;
@@ -21,6 +22,7 @@ mod port;
 pub mod conformance;
 pub mod memory;
 
+pub use condition::{Admit, ConditionView, Conditions, Released};
 pub use error::{Error, Kind};
 pub use lease_log::{KEPT_EPOCHS, LeaseEnd, LeaseQuery, PastEnd, PastLease};
 pub use port::*;

@@ -3,6 +3,8 @@
 //! One lock around plain maps, so that each operation is one transaction for free. Time stands still
 //! until a test moves it. Nothing outlives the process.
 
+mod conditions;
+
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
     EventQuery, Hint, Idempotency, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, Leased, MAX_EVENT_BYTES, MAX_PAGE,
@@ -12,9 +14,10 @@ use crate::{
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use tenure_core::condition::Condition;
 use tenure_core::{
-    Accepted, Agent, AgentId, End, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, Millis,
-    NodeId, Phase, Position, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
+    Accepted, Agent, AgentId, ConditionId, End, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId,
+    Millis, NodeId, Phase, Position, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
 use tokio::sync::broadcast;
 
@@ -40,6 +43,7 @@ struct Data {
     nodes: BTreeMap<NodeId, Node>,
     agents: BTreeMap<(TenantId, AgentId), Vec<Agent>>,
     environments: BTreeMap<(TenantId, EnvironmentId), Environment>,
+    conditions: BTreeMap<ConditionId, Condition>,
     keys: BTreeMap<(TenantId, String, String), ([u8; 32], Remembered)>,
     turn: Option<TenantId>,
 }
@@ -67,6 +71,8 @@ struct Head {
     past: VecDeque<PastLease>,
     commit: Option<LeaseId>,
     claims: u32,
+    /// Let go in this generation of the condition that it waited on.
+    granted: Option<u64>,
     inbox: VecDeque<(u64, Input)>,
     tail: u64,
     consumed: u64,
@@ -380,6 +386,7 @@ impl Data {
                 crate::Then::Park if head.inbox.is_empty() => {
                     head.note_end(now, LeaseEnd::Parked);
                     head.state = State::Parked;
+                    head.granted = None;
                     head.claims = 0;
                     false
                 }
@@ -463,6 +470,7 @@ impl Store for Memory {
             past: VecDeque::new(),
             commit: None,
             claims: 0,
+            granted: None,
             inbox: VecDeque::new(),
             tail: 0,
             consumed: 0,

@@ -1,6 +1,6 @@
 //! The operations and what they carry.
 
-use crate::{Error, Kind, LeaseQuery, PastLease};
+use crate::{Conditions, Error, Kind, LeaseQuery, PastLease};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use tenure_core::{
@@ -31,7 +31,7 @@ pub const IDEMPOTENCY_MILLIS: u64 = 24 * 3_600 * 1_000;
 /// The port. All operations are atomic; an error means that nothing was changed, except where the
 /// kind is [`crate::Kind::Retry`] after a lost reply, which every operation allows to repeat.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Conditions {
     /// Adds a session with an empty log, parked. A repeated idempotency key gives the first one.
     async fn create(&self, new: NewSession) -> Result<Created, Error>;
 

@@ -29,6 +29,9 @@ pub struct WireWait {
     /// The model that cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The shared condition that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition_id: Option<String>,
     /// The limit that is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
@@ -54,7 +57,8 @@ impl WireWait {
                 wire.class = Some(class_word(*class).into());
                 wire.attempt = Some(*attempt);
             }
-            WaitKind::Condition { class, model } => {
+            WaitKind::Condition { class, model, condition } => {
+                wire.condition_id = condition.map(|id| id.to_string());
                 wire.class = Some(class_word(*class).into());
                 wire.model = Some(model.clone());
             }

@@ -1,11 +1,13 @@
 //! Version 1 of the stored forms: JSON with short names, empty fields left out.
 
 mod agent;
+mod condition;
 mod event;
 mod session;
 mod words;
 
 use crate::agent::Agent;
+use crate::condition::Condition;
 use crate::environment::Environment;
 use crate::event::Event;
 use crate::id::EventId;
@@ -120,6 +122,19 @@ pub fn encode_agent(agent: &Agent) -> String {
 /// When the text is damaged or newer.
 pub fn decode_agent(text: &str) -> Result<Agent, Corrupt> {
     read::<agent::AgentForm>("agent", text)?.to().map_err(|reason| Corrupt { what: "agent", reason })
+}
+
+/// Writes a condition.
+pub fn encode_condition(condition: &Condition) -> String {
+    write(condition::ConditionForm::of(condition))
+}
+
+/// Reads a condition.
+///
+/// # Errors
+/// When the text is damaged or newer.
+pub fn decode_condition(text: &str) -> Result<Condition, Corrupt> {
+    read::<condition::ConditionForm>("condition", text)?.to().map_err(|reason| Corrupt { what: "condition", reason })
 }
 
 /// Writes an environment.

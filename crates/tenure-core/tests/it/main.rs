@@ -1,6 +1,7 @@
 //! Tests of the core: inputs in, expected events and actions out.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod condition;
 mod loop_of_a_turn;
 mod random_log;
 mod script;

@@ -114,7 +114,10 @@ impl Driven {
         let Action::CallModel { step, attempt } = self.settle() else {
             panic!("no model call is due: {:?}", self.session)
         };
-        self.record(vec![Draft::of_step(step, Body::SpanStart { model: "script/x".into(), attempt })]);
+        self.record(vec![Draft::of_step(
+            step,
+            Body::SpanStart { model: "script/x".into(), attempt, instead_of: None },
+        )]);
     }
 
     pub(crate) fn answer(&mut self, stop: AnswerStop, blocks: Vec<BlockKind>) {
@@ -185,6 +188,7 @@ pub(crate) fn name(body: &Body) -> &'static str {
         Body::SpanStart { .. } => "span start",
         Body::SpanEnd { is_error: false, .. } => "span end",
         Body::SpanEnd { is_error: true, .. } => "span failed",
+        Body::Condition { .. } => "condition",
         Body::WaitStarted { .. } => "wait_started",
         Body::WaitResolved { .. } => "wait_resolved",
         Body::CallbackCreated { .. } => "callback_created",

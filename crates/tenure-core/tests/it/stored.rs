@@ -4,6 +4,7 @@
 use crate::random_log::log;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use tenure_core::condition::*;
 use tenure_core::failure::Class;
 use tenure_core::stored::*;
 use tenure_core::*;
@@ -41,11 +42,16 @@ fn waits() -> Vec<Wait> {
         WaitKind::Action,
         WaitKind::Callback { callback: CallbackId::from_bits(4) },
         WaitKind::Backoff { class: Class::RateLimit, attempt: 3 },
-        WaitKind::Condition { class: Class::Quota, model: "a/m".into() },
+        WaitKind::Condition { class: Class::Quota, model: "a/m".into(), condition: None },
         WaitKind::Upstream { class: Class::Overflow },
         WaitKind::Budget { which: Which::Cost },
         WaitKind::Stuck,
         WaitKind::SetAside { reason: "why".into() },
+        WaitKind::Condition {
+            class: Class::RateLimit,
+            model: "a/m".into(),
+            condition: Some(ConditionId::from_bits(12)),
+        },
     ];
     let wait = |kind| Wait { kind, since: Timestamp(1), until: Some(Timestamp(2)), calls: vec![id(7)] };
     kinds
@@ -88,7 +94,18 @@ fn bodies() -> Vec<Body> {
             retrying: true,
             request_id: Some("req".into()),
         },
-        Body::SpanStart { model: "a/m".into(), attempt: 2 },
+        Body::SpanStart { model: "a/m".into(), attempt: 2, instead_of: None },
+        Body::SpanStart {
+            model: "b/m".into(),
+            attempt: 2,
+            instead_of: Some(InsteadOf { model: "a/m".into(), class: Class::Transient }),
+        },
+        Body::Condition {
+            condition: ConditionId::from_bits(12),
+            class: Class::RateLimit,
+            model: "a/m".into(),
+            message: "slow down".into(),
+        },
         Body::SpanEnd { span: id(8), model: "a/m".into(), is_error: false, usage, cost_usd_micros: Some(12) },
         Body::CallbackCreated { callback: CallbackId::from_bits(4), label: "ci".into(), expires_at: Timestamp(99) },
         Body::CallbackReceived { callback: CallbackId::from_bits(4), body: "{}".into() },
@@ -278,6 +295,48 @@ fn environments() -> Vec<Environment> {
     vec![plain.clone(), full, Environment { driver: DriverName::Landlock, ..plain }]
 }
 
+fn conditions() -> Vec<Condition> {
+    let key = ConditionKey { credential: "a".into(), model: None };
+    let plain = Condition {
+        id: ConditionId::from_bits(12),
+        key: key.clone(),
+        class: Class::Credential,
+        message: "invalid x-api-key".into(),
+        stage: Stage::Open,
+        stage_since: Timestamp(5),
+        opened_at: Timestamp(5),
+        generation: 1,
+        refusals: 1,
+        probe_at: Timestamp(300_005),
+        probe: None,
+        probes: 0,
+        flow: Flow::new(Timestamp(5)),
+        turn: None,
+    };
+    let full = Condition {
+        key: ConditionKey { model: Some("a/m".into()), ..key },
+        stage: Stage::Releasing,
+        probe: Some(Probe { session: SessionId::from_bits(3), number: 4, expires_at: Timestamp(9) }),
+        probes: 4,
+        flow: Flow { ceiling: Some(50_000), cut_at: Some(Timestamp(4)), ..plain.flow },
+        turn: Some(TenantId("t".into())),
+        ..plain.clone()
+    };
+    vec![plain.clone(), full, Condition { stage: Stage::Over, ..plain }]
+}
+
+/// What a release does with a record that was read.
+fn use_condition(condition: &Condition) {
+    for now in [Timestamp(i64::MIN), Timestamp(0), Timestamp(1 << 41), Timestamp(i64::MAX)] {
+        let mut condition = condition.clone();
+        condition.look(7, now);
+        condition.admit(SessionId::from_bits(3), Some(1), false, false, now);
+        condition.settle(condition.probes, Settlement::Mended, now);
+        condition.look(7, now.after(1_000));
+        condition.released(7, now);
+    }
+}
+
 /// Every sample as a line of the fixture.
 fn lines() -> Vec<String> {
     let events = bodies().into_iter().map(|body| format!("event\t{}", encode_event(&event(body))));
@@ -286,7 +345,8 @@ fn lines() -> Vec<String> {
     let agents = agents().into_iter().map(|agent| format!("agent\t{}", encode_agent(&agent)));
     let environments =
         environments().into_iter().map(|environment| format!("environment\t{}", encode_environment(&environment)));
-    events.chain(inputs).chain(sessions).chain(agents).chain(environments).collect()
+    let conditions = conditions().into_iter().map(|condition| format!("condition\t{}", encode_condition(&condition)));
+    events.chain(inputs).chain(sessions).chain(agents).chain(environments).chain(conditions).collect()
 }
 
 fn decoded_event(text: &str) -> Result<Event, Corrupt> {
@@ -305,6 +365,7 @@ fn read(kind: &str, text: &str) -> Result<(), Corrupt> {
         "session" => decode_session(text).map(drop),
         "agent" => decode_agent(text).map(drop),
         "environment" => decode_environment(text).map(drop),
+        "condition" => decode_condition(text).map(drop),
         other => panic!("no such kind of record: {other}"),
     }
 }
@@ -322,6 +383,7 @@ fn p21_records_of_version_1_load_for_ever() {
     assert_eq!(texts("session").map(|text| decode_session(text).unwrap()).collect::<Vec<_>>(), sessions());
     assert_eq!(texts("agent").map(|text| decode_agent(text).unwrap()).collect::<Vec<_>>(), agents());
     assert_eq!(texts("environment").map(|text| decode_environment(text).unwrap()).collect::<Vec<_>>(), environments());
+    assert_eq!(texts("condition").map(|text| decode_condition(text).unwrap()).collect::<Vec<_>>(), conditions());
 }
 
 #[test]
@@ -444,6 +506,7 @@ fn no_damage_inside_a_record_makes_reading_or_using_it_panic() {
             match read(kind, &damaged) {
                 Err(corrupt) => assert!(!corrupt.to_string().is_empty()),
                 Ok(()) if kind == "session" => use_head(&decode_session(&damaged).unwrap()),
+                Ok(()) if kind == "condition" => use_condition(&decode_condition(&damaged).unwrap()),
                 Ok(()) if kind == "event" => {
                     let event = decoded_event(&damaged).unwrap();
                     for mut session in sessions() {

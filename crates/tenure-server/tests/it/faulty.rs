@@ -98,3 +98,46 @@ pass_on! {
     delete_environment(tenant: &TenantId, id: EnvironmentId) -> ();
     now() -> Timestamp;
 }
+
+#[async_trait]
+impl Conditions for Faulty {
+    async fn report_condition(&self, report: condition::Report) -> Result<condition::Condition, Error> {
+        self.check()?;
+        self.inner.report_condition(report).await
+    }
+
+    async fn admit(&self, admit: Admit) -> Result<condition::Admission, Error> {
+        self.check()?;
+        self.inner.admit(admit).await
+    }
+
+    async fn settle_probe(
+        &self,
+        id: ConditionId,
+        number: u64,
+        settlement: condition::Settlement,
+    ) -> Result<bool, Error> {
+        self.check()?;
+        self.inner.settle_probe(id, number, settlement).await
+    }
+
+    async fn release_waiting(&self) -> Result<Released, Error> {
+        self.check()?;
+        self.inner.release_waiting().await
+    }
+
+    async fn conditions(&self, tenant: Option<TenantId>) -> Result<Vec<ConditionView>, Error> {
+        self.check()?;
+        self.inner.conditions(tenant).await
+    }
+
+    async fn clear_condition(&self, id: ConditionId) -> Result<Option<condition::Condition>, Error> {
+        self.check()?;
+        self.inner.clear_condition(id).await
+    }
+
+    async fn hasten_condition(&self, id: ConditionId) -> Result<Option<condition::Condition>, Error> {
+        self.check()?;
+        self.inner.hasten_condition(id).await
+    }
+}

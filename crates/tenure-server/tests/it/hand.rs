@@ -83,7 +83,7 @@ impl Hand {
     /// Begins a model call.
     pub(crate) async fn begin(&mut self, attempt: u32) -> Event {
         let step = self.head.last_step + u64::from(attempt == 1);
-        let start = Draft::of_step(step, Body::SpanStart { model: "p/priced".into(), attempt });
+        let start = Draft::of_step(step, Body::SpanStart { model: "p/priced".into(), attempt, instead_of: None });
         self.commit(vec![start], Then::Keep).await.pop().unwrap()
     }
 

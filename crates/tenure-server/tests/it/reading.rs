@@ -147,7 +147,7 @@ async fn a_timeline_of_very_many_spans_is_shown_in_bins_that_can_be_looked_into(
             let start = Draft {
                 id: Some(tenure_core::EventId::from_bits(hand::next())),
                 step,
-                body: EventBody::SpanStart { model: "p/priced".into(), attempt: 1 },
+                body: EventBody::SpanStart { model: "p/priced".into(), attempt: 1, instead_of: None },
             };
             let span = start.id.unwrap();
             let is_error = step == 1;

@@ -94,7 +94,7 @@ async fn a_timer_or_a_callback_in_a_turn_is_running_and_waiting_without_idle() {
 async fn backing_off_and_waiting_for_a_condition_are_rescheduling() {
     for kind in [
         WaitKind::Backoff { class: Class::Transient, attempt: 1 },
-        WaitKind::Condition { class: Class::Quota, model: "p/priced".into() },
+        WaitKind::Condition { class: Class::Quota, model: "p/priced".into(), condition: None },
     ] {
         let house = House::new();
         let (session, mut hand) = begun(&house).await;

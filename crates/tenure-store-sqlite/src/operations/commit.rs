@@ -113,7 +113,8 @@ fn settle(work: &mut Work<'_>, page: &Page, is_inbox_empty: bool) -> Result<bool
         Then::Park => {
             leases::note_end(work, page.lease.session, None, LeaseEnd::Parked)?;
             let wake_at = session.wakes_at().map(|at| at.0);
-            rows::run(work.connection, sql::PARK, (id, phase, wake_at, work.now.0))?;
+            let condition = session.waits_on().map(|condition| key(condition.bits()));
+            rows::run(work.connection, sql::PARK, (id, phase, wake_at, work.now.0, condition))?;
             Ok(false)
         }
         Then::Yield => {

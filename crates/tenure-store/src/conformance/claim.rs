@@ -79,7 +79,7 @@ pub async fn p_13_claims_are_counted_until_progress(harness: &dyn Harness) {
         assert_eq!(leased.claims, expected);
         let mut holder = Holder::new(leased);
         holder.push(Body::StatusRunning);
-        let span = holder.push(Body::SpanStart { model: "script/x".to_owned(), attempt: 1 });
+        let span = holder.push(Body::SpanStart { model: "script/x".to_owned(), attempt: 1, instead_of: None });
         holder.commit(&*store, Then::Keep).await.expect("the lease is held");
         let usage = Usage::default();
         holder.push(Body::SpanEnd { span, model: String::new(), is_error: true, usage, cost_usd_micros: None });

@@ -243,7 +243,7 @@ mod tests {
             wait(WaitKind::Action),
             wait(WaitKind::Callback { callback: CallbackId::from_bits(1) }),
             wait(WaitKind::Backoff { class, attempt: 1 }),
-            wait(WaitKind::Condition { class, model: "a/b".to_owned() }),
+            wait(WaitKind::Condition { class, model: "a/b".to_owned(), condition: None }),
             wait(WaitKind::Upstream { class }),
             wait(WaitKind::Stuck),
         ];

@@ -3,8 +3,8 @@
 use super::Form;
 use super::session::{EndForm, LimitsForm, StopForm, UsageForm, WaitForm};
 use super::words::Word;
-use crate::event::{Block, Body, Decision, Origin, Update};
-use crate::id::{CallbackId, EventId};
+use crate::event::{Block, Body, Decision, InsteadOf, Origin, Update};
+use crate::id::{CallbackId, ConditionId, EventId};
 use crate::input::InputBody;
 use crate::json::Json;
 use crate::time::Timestamp;
@@ -75,6 +75,10 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
     text.parse().map_err(|error: crate::IdError| error.to_string())
 }
 
+pub(super) fn condition_id(text: &str) -> Result<ConditionId, String> {
+    text.parse().map_err(|error: crate::IdError| error.to_string())
+}
+
 pub(super) fn callback_id(text: &str) -> Result<CallbackId, String> {
     text.parse().map_err(|error: crate::IdError| error.to_string())
 }
@@ -108,6 +112,22 @@ pub(super) enum UpdateForm {
     Paused,
     Resumed,
     Title { t: String },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct InsteadOfForm {
+    m: String,
+    c: String,
+}
+
+impl Form<InsteadOf> for InsteadOfForm {
+    fn of(value: &InsteadOf) -> Self {
+        Self { m: value.model.clone(), c: word(value.class) }
+    }
+
+    fn to(self) -> Result<InsteadOf, String> {
+        Ok(InsteadOf { model: self.m, class: Word::of_word(&self.c)? })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -179,6 +199,8 @@ pub(super) enum BodyForm {
     SpanStart {
         m: String,
         a: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        i: Option<InsteadOfForm>,
     },
     SpanEnd {
         s: String,
@@ -187,6 +209,12 @@ pub(super) enum BodyForm {
         u: UsageForm,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         c: Option<u64>,
+    },
+    Condition {
+        i: String,
+        c: String,
+        m: String,
+        x: String,
     },
     WaitStarted {
         w: WaitForm,
@@ -258,7 +286,9 @@ impl Form<Body> for BodyForm {
             Body::Error { class, message, retrying, request_id } => {
                 Self::Error { c: word(*class), m: message.clone(), r: *retrying, q: request_id.clone() }
             }
-            Body::SpanStart { model, attempt } => Self::SpanStart { m: model.clone(), a: *attempt },
+            Body::SpanStart { model, attempt, instead_of } => {
+                Self::SpanStart { m: model.clone(), a: *attempt, i: instead_of.as_ref().map(InsteadOfForm::of) }
+            }
             Body::SpanEnd { span, model, is_error, usage, cost_usd_micros } => Self::SpanEnd {
                 s: span.to_string(),
                 m: model.clone(),
@@ -266,6 +296,9 @@ impl Form<Body> for BodyForm {
                 u: UsageForm::of(usage),
                 c: *cost_usd_micros,
             },
+            Body::Condition { condition, class, model, message } => {
+                Self::Condition { i: condition.to_string(), c: word(*class), m: model.clone(), x: message.clone() }
+            }
             Body::WaitStarted { wait } => Self::WaitStarted { w: WaitForm::of(wait) },
             Body::WaitResolved { resolution } => Self::WaitResolved { r: word(*resolution) },
             Body::CallbackCreated { callback, label, expires_at } => {
@@ -327,9 +360,14 @@ impl Form<Body> for BodyForm {
             Self::Error { c, m, r, q } => {
                 Body::Error { class: Word::of_word(&c)?, message: m, retrying: r, request_id: q }
             }
-            Self::SpanStart { m, a } => Body::SpanStart { model: m, attempt: a },
+            Self::SpanStart { m, a, i } => {
+                Body::SpanStart { model: m, attempt: a, instead_of: i.map(Form::to).transpose()? }
+            }
             Self::SpanEnd { s, m, e, u, c } => {
                 Body::SpanEnd { span: event_id(&s)?, model: m, is_error: e, usage: u.to()?, cost_usd_micros: c }
+            }
+            Self::Condition { i, c, m, x } => {
+                Body::Condition { condition: condition_id(&i)?, class: Word::of_word(&c)?, model: m, message: x }
             }
             Self::WaitStarted { w } => Body::WaitStarted { wait: w.to()? },
             Self::WaitResolved { r } => Body::WaitResolved { resolution: Word::of_word(&r)? },

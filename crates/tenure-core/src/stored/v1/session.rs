@@ -1,6 +1,6 @@
 //! Stored heads.
 
-use super::event::{callback_id, event_id};
+use super::event::{callback_id, condition_id, event_id};
 use super::words::Word;
 use super::{Form, position};
 use crate::agent::AgentRef;
@@ -129,13 +129,29 @@ impl Form<Limits> for LimitsForm {
 enum WaitKindForm {
     Timer,
     Action,
-    Callback { c: String },
-    Backoff { c: String, a: u32 },
-    Condition { c: String, m: String },
-    Upstream { c: String },
-    Budget { w: String },
+    Callback {
+        c: String,
+    },
+    Backoff {
+        c: String,
+        a: u32,
+    },
+    Condition {
+        c: String,
+        m: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        i: Option<String>,
+    },
+    Upstream {
+        c: String,
+    },
+    Budget {
+        w: String,
+    },
     Stuck,
-    SetAside { r: String },
+    SetAside {
+        r: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -155,9 +171,11 @@ impl Form<Wait> for WaitForm {
             WaitKind::Action => WaitKindForm::Action,
             WaitKind::Callback { callback } => WaitKindForm::Callback { c: callback.to_string() },
             WaitKind::Backoff { class, attempt } => WaitKindForm::Backoff { c: class.word().to_string(), a: *attempt },
-            WaitKind::Condition { class, model } => {
-                WaitKindForm::Condition { c: class.word().to_string(), m: model.clone() }
-            }
+            WaitKind::Condition { class, model, condition } => WaitKindForm::Condition {
+                c: class.word().to_string(),
+                m: model.clone(),
+                i: condition.map(|id| id.to_string()),
+            },
             WaitKind::Upstream { class } => WaitKindForm::Upstream { c: class.word().to_string() },
             WaitKind::Budget { which } => WaitKindForm::Budget { w: which.word().to_string() },
             WaitKind::Stuck => WaitKindForm::Stuck,
@@ -173,7 +191,11 @@ impl Form<Wait> for WaitForm {
             WaitKindForm::Action => WaitKind::Action,
             WaitKindForm::Callback { c } => WaitKind::Callback { callback: callback_id(&c)? },
             WaitKindForm::Backoff { c, a } => WaitKind::Backoff { class: Word::of_word(&c)?, attempt: a },
-            WaitKindForm::Condition { c, m } => WaitKind::Condition { class: Word::of_word(&c)?, model: m },
+            WaitKindForm::Condition { c, m, i } => WaitKind::Condition {
+                class: Word::of_word(&c)?,
+                model: m,
+                condition: i.map(|id| condition_id(&id)).transpose()?,
+            },
             WaitKindForm::Upstream { c } => WaitKind::Upstream { class: Word::of_word(&c)? },
             WaitKindForm::Budget { w } => WaitKind::Budget { which: Word::of_word(&w)? },
             WaitKindForm::Stuck => WaitKind::Stuck,

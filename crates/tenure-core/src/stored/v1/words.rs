@@ -3,6 +3,7 @@
 use crate::agent::{Effect, Permission, UnknownOutcome};
 use crate::budget::Which;
 use crate::call::CallKind;
+use crate::condition::Stage;
 use crate::environment::{DriverName, Network};
 use crate::event::{MediaKind, Outcome};
 use crate::failure::Class;
@@ -55,5 +56,6 @@ words! {
         Config = "config", Overflow = "overflow", TooBig = "too_big", BadHistory = "bad_history",
         Request = "request", Incomplete = "incomplete", Empty = "empty", Refused = "refused",
     }
+    Stage { Open = "open", Releasing = "releasing", Over = "over" }
     Resolution { Answered = "answered", Due = "due", Cleared = "cleared" }
 }

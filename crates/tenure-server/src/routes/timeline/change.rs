@@ -42,7 +42,7 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
         Body::StatusTerminated { .. } => {
             vec![closes(Kind::Turn, "terminated"), closes(Kind::Wait, "terminated")]
         }
-        Body::SpanStart { model, attempt } => vec![opens(Kind::Attempt(row.id), model, Some(*attempt))],
+        Body::SpanStart { model, attempt, .. } => vec![opens(Kind::Attempt(row.id), model, Some(*attempt))],
         Body::SpanEnd { span, is_error, .. } => {
             vec![closes(Kind::Attempt(*span), if *is_error { "failed" } else { "done" })]
         }
@@ -80,6 +80,7 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
         | Body::BudgetUpdated { .. }
         | Body::Updated { .. }
         | Body::EnvironmentStarted { .. }
+        | Body::Condition { .. }
         | Body::EnvironmentReset { .. } => Vec::new(),
     }
 }
