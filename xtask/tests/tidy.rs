@@ -33,12 +33,21 @@ fn sources() -> Vec<(PathBuf, String)> {
 
 /// The table of ARCHITECTURE.md.
 fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
-    let ports =
-        ["tenure-core", "tenure-files", "tenure-model", "tenure-sandbox", "tenure-store", "tenure-tools", "tenure-api"];
+    let ports = [
+        "tenure-core",
+        "tenure-files",
+        "tenure-model",
+        "tenure-sandbox",
+        "tenure-store",
+        "tenure-telemetry",
+        "tenure-tools",
+        "tenure-api",
+    ];
     let all: Vec<&str> = ports.into_iter().chain(["tenure-engine", "tenure-server", "tenure-store-sqlite"]).collect();
     BTreeMap::from([
         ("tenure-core", vec![]),
         ("tenure-files", vec![]),
+        ("tenure-telemetry", vec![]),
         ("tenure-sandbox", vec!["tenure-files"]),
         ("tenure-tools", vec!["tenure-core", "tenure-sandbox"]),
         ("tenure-store", vec!["tenure-core"]),
@@ -46,7 +55,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("tenure-api", vec!["tenure-core"]),
         ("tenure-store-sqlite", vec!["tenure-core", "tenure-store"]),
         ("tenure-engine", ports.to_vec()),
-        ("tenure-server", vec!["tenure-api", "tenure-core", "tenure-files", "tenure-store"]),
+        ("tenure-server", vec!["tenure-api", "tenure-core", "tenure-files", "tenure-store", "tenure-telemetry"]),
         ("tenure", all),
         ("xtask", vec![]),
     ])

@@ -9,6 +9,9 @@ use tenure_core::{EventId, SessionId};
 /// Path of the previews on a node's internal address.
 pub const PREVIEWS_PATH: &str = "/internal/v1/previews";
 
+/// Path of what a node counted, as JSON, on its internal address.
+pub const METRICS_PATH: &str = "/internal/v1/metrics";
+
 /// Header with the key that the nodes of an installation share.
 pub const NODE_KEY_HEADER: &str = "x-tenure-node-key";
 

@@ -46,7 +46,7 @@ impl Advance {
     pub(crate) fn new(services: Arc<Services>, held: Arc<HeldLease>, agent: Arc<Agent>, leased: Leased) -> Self {
         let context = services.contexts.take(&leased.session);
         let losses = leased.claims.saturating_sub(1);
-        let journal = Journal::new(services.clone(), leased.lease, leased.session, leased.inbox);
+        let journal = Journal::new(services.clone(), &held, leased.session, leased.inbox);
         Self { services, held, agent, journal, context, losses, started: Instant::now() }
     }
 

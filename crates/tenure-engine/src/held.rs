@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tenure_core::SessionId;
 use tenure_store::Lease;
+use tenure_telemetry::SpanContext;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -11,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     pub(crate) lease: Lease,
+    /// The span of the whole lease.
+    pub(crate) trace: SpanContext,
     /// Something urgent waits in the inbox: look at it now.
     pub(crate) urgent: Notify,
     /// Something waits in the inbox.
@@ -26,9 +29,9 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn add(&self, lease: Lease) -> Arc<HeldLease> {
-        let held =
-            Arc::new(HeldLease { lease, urgent: Notify::new(), input: Notify::new(), lost: CancellationToken::new() });
+    pub(crate) fn add(&self, lease: Lease, trace: SpanContext) -> Arc<HeldLease> {
+        let (urgent, input, lost) = (Notify::new(), Notify::new(), CancellationToken::new());
+        let held = Arc::new(HeldLease { lease, trace, urgent, input, lost });
         self.lock().insert(held.lease.session, held.clone());
         held
     }
@@ -95,9 +98,9 @@ mod tests {
             nonce: LeaseId::from_bits(1),
             node: NodeId::from_bits(1),
         };
-        let held = Held::default();
-        let old = held.add(lease(3));
-        let new = held.add(lease(4));
+        let (held, trace) = (Held::default(), SpanContext::of(&[]));
+        let old = held.add(lease(3), trace);
+        let new = held.add(lease(4), trace);
         held.lose(SessionId::from_bits(1), 3);
         assert!(!new.lost.is_cancelled());
         held.remove(&old);

@@ -1,17 +1,20 @@
-//! What a node offers to other nodes: the previews of the sessions that it holds (design 4.7).
+//! What a node offers to other nodes: the previews of the sessions that it holds (design 4.7), and what
+//! it counted.
 
-use crate::previews::Previews;
-use axum::Router;
+use crate::services::Services;
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use futures_util::stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_api::node::{NODE_KEY_HEADER, PREVIEWS_PATH, PreviewFrame};
+use tenure_api::node::{METRICS_PATH, NODE_KEY_HEADER, PREVIEWS_PATH, PreviewFrame};
+use tenure_telemetry::{Counter, Family};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -19,29 +22,36 @@ use tokio_util::sync::CancellationToken;
 /// An empty line so often tells the reader that the node lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-struct Internal {
-    previews: Arc<Previews>,
-    key: String,
-    stop: CancellationToken,
-}
-
-/// Serves until `stop` is cancelled.
-pub(crate) async fn serve(listener: TcpListener, previews: Arc<Previews>, key: String, stop: CancellationToken) {
-    let state = Arc::new(Internal { previews, key, stop: stop.clone() });
-    let router = Router::new().route(PREVIEWS_PATH, get(previews_stream)).with_state(state);
+/// Serves until the node has ended.
+pub(crate) async fn serve(listener: TcpListener, services: Arc<Services>) {
+    let stop = services.retired.clone();
+    let router = Router::new()
+        .route(PREVIEWS_PATH, get(previews_stream))
+        .route(METRICS_PATH, get(metrics))
+        .layer(from_fn_with_state(services.clone(), check_key))
+        .with_state(services);
     let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "serve other nodes");
     }
 }
 
-async fn previews_stream(State(internal): State<Arc<Internal>>, headers: HeaderMap) -> Response {
-    let given = headers.get(NODE_KEY_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
-    if !is_equal(given, internal.key.as_bytes()) {
+async fn check_key(State(services): State<Arc<Services>>, request: Request, next: Next) -> Response {
+    let given = request.headers().get(NODE_KEY_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
+    if !is_equal(given, services.options.node_key.as_bytes()) {
         return StatusCode::UNAUTHORIZED.into_response();
     }
-    let (open, frames) = internal.previews.subscribe();
-    let reader = Reader { open: open.into(), frames, stop: internal.stop.clone() };
+    next.run(request).await
+}
+
+async fn metrics(State(services): State<Arc<Services>>) -> Json<Vec<Family>> {
+    Json(services.options.telemetry.registry.snapshot())
+}
+
+async fn previews_stream(State(services): State<Arc<Services>>) -> Response {
+    let (open, frames) = services.previews.subscribe();
+    let (stop, dropped) = (services.retired.clone(), services.observer.meters.previews_dropped.clone());
+    let reader = Reader { open: open.into(), frames, stop, dropped };
     let lines = stream::unfold(reader, |mut reader| async move {
         let line = reader.line().await?;
         Some((Ok::<_, std::convert::Infallible>(line), reader))
@@ -58,6 +68,7 @@ struct Reader {
     open: VecDeque<PreviewFrame>,
     frames: broadcast::Receiver<Arc<PreviewFrame>>,
     stop: CancellationToken,
+    dropped: Counter,
 }
 
 impl Reader {
@@ -70,7 +81,11 @@ impl Reader {
                 frame = tokio::time::timeout(KEEP_ALIVE, self.frames.recv()) => match frame {
                     Err(_) => return Some("\n".to_owned()),
                     Ok(Ok(frame)) => frame,
-                    Ok(Err(broadcast::error::RecvError::Lagged(_) | broadcast::error::RecvError::Closed)) => return None,
+                    Ok(Err(broadcast::error::RecvError::Lagged(frames))) => {
+                        self.dropped.add(&[], frames);
+                        return None;
+                    }
+                    Ok(Err(broadcast::error::RecvError::Closed)) => return None,
                 },
             },
         };

@@ -1,6 +1,7 @@
 //! The head of a leased session, the events that are not committed yet, and the commit itself.
 
 use crate::error::Stopped;
+use crate::held::HeldLease;
 use crate::ids;
 use crate::services::Services;
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Draft, Event, EventId, Input, Invalid, Session, apply};
 use tenure_store::{Checkpoint, Kind, Lease, Then};
+use tenure_telemetry::SpanContext;
 
 /// Waits between repeats of a commit whose reply was lost.
 const COMMIT_RETRY: Duration = Duration::from_millis(100);
@@ -17,6 +19,7 @@ const COMMIT_RETRY: Duration = Duration::from_millis(100);
 pub(crate) struct Journal {
     services: Arc<Services>,
     lease: Lease,
+    trace: SpanContext,
     session: Session,
     pending: Vec<Event>,
     /// Rows that are committed, since [`Journal::take_committed`] was asked last.
@@ -27,10 +30,11 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(services: Arc<Services>, lease: Lease, session: Session, inbox: Vec<(u64, Input)>) -> Self {
+    pub(crate) fn new(services: Arc<Services>, held: &HeldLease, session: Session, inbox: Vec<(u64, Input)>) -> Self {
         Self {
             services,
-            lease,
+            lease: held.lease.clone(),
+            trace: held.trace,
             session,
             pending: Vec::new(),
             committed: Vec::new(),
@@ -127,6 +131,8 @@ impl Journal {
             consumed: if self.is_consumed_stored { 0 } else { self.consumed },
             then,
         };
+        let (count, last_seq) = (checkpoint.events.len(), checkpoint.session.last_seq);
+        let mut span = self.services.observer.commit(self.trace, count, last_seq, then);
         let committed = loop {
             match self.services.store.commit(checkpoint.clone()).await {
                 Ok(committed) => break committed,
@@ -134,9 +140,14 @@ impl Journal {
                     tracing::warn!(session = %self.session.id, %error, "commit checkpoint; trying again");
                     self.services.pause_unless_lost(&self.lease, COMMIT_RETRY).await?;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    span.fail("store", error.to_string());
+                    return Err(error.into());
+                }
             }
         };
+        drop(span);
+        self.services.observer.meters.committed_events.add(&[], count as u64);
         self.services.clock.observe(committed.now);
         self.is_consumed_stored = true;
         self.committed.extend(checkpoint.events);

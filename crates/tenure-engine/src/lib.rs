@@ -16,8 +16,10 @@ mod journal;
 mod links;
 mod locks;
 mod masker;
+mod meters;
 mod model_step;
 mod node;
+mod observe;
 mod options;
 mod previews;
 mod sandboxes;
@@ -31,6 +33,7 @@ mod trust;
 mod worker;
 
 pub use masker::EventMasker;
+pub use meters::METERS;
 pub use options::Options;
 pub use sandboxes::{Folders, Sandboxes};
 pub use start::{StartError, Worker};

@@ -46,10 +46,15 @@ impl Advance {
         let (id, epoch, after_seq) = (session.id, self.held.lease.epoch, session.last_seq);
         let services = self.services.clone();
         services.previews.begin(id, epoch, after_seq, attempt);
+        let mut observed =
+            services.observer.attempt(self.held.trace, self.journal.session(), &resolved, &prompt, (step, attempt));
         let mut blocks = Blocks { session: id, previews: &services.previews, ids: BTreeMap::new() };
         let context = CallContext { session: id, step, attempt };
         let result = {
-            let mut on_event = |event: StreamEvent| blocks.show(event);
+            let mut on_event = |event: StreamEvent| {
+                observed.piece(&event);
+                blocks.show(event);
+            };
             let mut call = resolved.model.call(&prompt, &context, &mut on_event);
             tokio::select! {
                 result = &mut call => Some(result),
@@ -63,8 +68,12 @@ impl Advance {
         match result {
             // Interrupted: the connection is closed, and the intake of the interrupt closes the span.
             None => Ok(()),
-            Some(Err(failure)) => self.record_failure(&failure, &resolved.full_name),
+            Some(Err(failure)) => {
+                observed.failed(&failure);
+                self.record_failure(&failure, &resolved.full_name)
+            }
             Some(Ok(answer)) => {
+                observed.answered(&answer);
                 let answer = blocks.name(answer);
                 self.record_answer(answer, &resolved)
             }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
+use tenure_telemetry::Telemetry;
 
 /// Settings of a worker; the defaults are those of the configuration file.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Options {
     pub node_key: String,
     /// Where this node listens for other nodes; port 0 picks one.
     pub internal_listen: std::net::SocketAddr,
+    /// Where it counts and traces.
+    pub telemetry: Telemetry,
 }
 
 impl Options {

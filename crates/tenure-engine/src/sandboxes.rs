@@ -358,7 +358,8 @@ fn watch(incarnation: Arc<dyn Incarnation>) -> CancellationToken {
     lost
 }
 
-fn driver_name(name: DriverName) -> &'static str {
+/// The word for a driver.
+pub(crate) fn driver_name(name: DriverName) -> &'static str {
     match name {
         DriverName::Namespace => "namespace",
         DriverName::Landlock => "landlock",

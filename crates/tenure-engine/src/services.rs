@@ -8,6 +8,7 @@ use crate::held::{Held, HeldLease};
 use crate::links::CallbackLinks;
 use crate::locks::Locks;
 use crate::masker::EventMasker;
+use crate::observe::Observer;
 use crate::options::Options;
 use crate::previews::Previews;
 use crate::sandboxes::Sandboxes;
@@ -34,6 +35,7 @@ pub(crate) struct Services {
     pub(crate) masker: EventMasker,
     pub(crate) clock: StoreClock,
     pub(crate) previews: Arc<Previews>,
+    pub(crate) observer: Observer,
     pub(crate) held: Held,
     pub(crate) claims: Claims,
     pub(crate) contexts: Contexts,
@@ -84,7 +86,8 @@ impl Services {
 
     /// Runs tools for one lease.
     pub(crate) fn runner(&self, session: &Session, held: &Arc<HeldLease>) -> Runner {
-        Runner::new(self.store.clone(), self.sandboxes.clone(), self.masker.clone(), session, held.clone())
+        let (store, sandboxes) = (self.store.clone(), self.sandboxes.clone());
+        Runner::new(store, sandboxes, self.masker.clone(), self.observer.meters.clone(), session, held.clone())
     }
 }
 

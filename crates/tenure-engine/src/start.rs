@@ -6,6 +6,8 @@ use crate::context::Contexts;
 use crate::held::Held;
 use crate::locks::Locks;
 use crate::masker::EventMasker;
+use crate::meters::Meters;
+use crate::observe::Observer;
 use crate::options::Options;
 use crate::sandboxes::Sandboxes;
 use crate::services::Services;
@@ -69,6 +71,8 @@ impl Worker {
         store.register(NewNode { id: node, address: address.to_string(), label }).await?;
         let clock = StoreClock::new(store.now().await?);
         let trust = Trust::new(options.fence_after());
+        let tracer = options.telemetry.tracer.clone();
+        let observer = Observer { meters: Arc::new(Meters::new(&options.telemetry.registry)), tracer };
         let services = Services {
             node,
             options,
@@ -79,6 +83,7 @@ impl Worker {
             masker,
             clock,
             previews: Arc::default(),
+            observer,
             held: Held::default(),
             claims: Claims::default(),
             contexts: Contexts::default(),
@@ -109,12 +114,7 @@ impl Worker {
     /// When the store fails for good.
     pub async fn run(self, stop: CancellationToken) -> Result<Ended, tenure_store::Error> {
         let services = self.services;
-        let others = internal::serve(
-            self.listener,
-            services.previews.clone(),
-            services.options.node_key.clone(),
-            services.retired.clone(),
-        );
+        let others = internal::serve(self.listener, services.clone());
         let others = tokio::spawn(others);
         let ended = worker::run(services, stop).await;
         let _ = others.await;

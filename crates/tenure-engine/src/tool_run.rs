@@ -2,9 +2,11 @@
 
 use crate::held::HeldLease;
 use crate::masker::EventMasker;
-use crate::sandboxes::{News, Sandboxes};
+use crate::meters::Meters;
+use crate::sandboxes::{News, Sandboxes, driver_name};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use tenure_core::{Block, Body, Call, Done, Draft, EnvironmentId, Json, Outcome, Session, SessionId, TenantId};
 use tenure_sandbox::{Error, ErrorKind, Incarnation};
 use tenure_store::Store;
@@ -17,6 +19,7 @@ pub(crate) struct Runner {
     store: Arc<dyn Store>,
     sandboxes: Arc<Sandboxes>,
     masker: EventMasker,
+    meters: Arc<Meters>,
     tenant: TenantId,
     session: SessionId,
     environment: EnvironmentId,
@@ -35,6 +38,7 @@ impl Runner {
         store: Arc<dyn Store>,
         sandboxes: Arc<Sandboxes>,
         masker: EventMasker,
+        meters: Arc<Meters>,
         session: &Session,
         held: Arc<HeldLease>,
     ) -> Self {
@@ -42,6 +46,7 @@ impl Runner {
             store,
             sandboxes,
             masker,
+            meters,
             tenant: session.tenant.clone(),
             session: session.id,
             environment: session.environment,
@@ -78,7 +83,14 @@ impl Runner {
         if self.held.lost.is_cancelled() {
             return Err(Error::new(ErrorKind::Fenced, "the lease is gone"));
         }
-        self.sandboxes.get(self.session, &environment, self.held.lease.epoch).await
+        let started = Instant::now();
+        let given = self.sandboxes.get(self.session, &environment, self.held.lease.epoch).await;
+        // One that was there already was not started.
+        if given.as_ref().map_or(true, |given| given.news.is_some()) {
+            let outcome = if given.is_ok() { Outcome::Done } else { Outcome::Failed };
+            self.meters.sandbox_started(driver_name(environment.driver), outcome, started.elapsed());
+        }
+        given
     }
 }
 

@@ -50,7 +50,12 @@ impl Advance {
             let runner = self.services.runner(self.journal.session(), &self.held);
             self.services.may_start_effect(&self.held)?;
             let cancel = cancel.clone();
-            running.push(async move { (call, runner.run(call, input, cancel).await) });
+            let observed = self.services.observer.tool(self.held.trace, self.held.lease.session, call, &input);
+            running.push(async move {
+                let ran = runner.run(call, input, cancel).await;
+                observed.done(&ran.done);
+                (call, ran)
+            });
         }
         loop {
             let finished_call = tokio::select! {

@@ -3,6 +3,7 @@
 use crate::advance::Advance;
 use crate::error::Stopped;
 use crate::held::HeldLease;
+use crate::observe::LeaseSpan;
 use crate::sandboxes::Closing;
 use crate::services::Services;
 use crate::{ids, node, timers};
@@ -14,6 +15,7 @@ use tenure_store::{Claim, Error, Hint, Kind, Leased};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 /// Most leases that one claim asks for.
 const MAX_CLAIM: usize = 32;
@@ -94,14 +96,18 @@ async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
         {
             permits.push(permit);
         }
-        let claim = Claim { node: services.node, id: ids::lease(), limit: permits.len() };
+        let id = ids::lease();
+        let claim = Claim { node: services.node, id, limit: permits.len() };
         let guard = services.claims.begin(services.clock.seen());
         let leased = claim_again_if_lost(services, claim).await;
         let is_empty = leased.is_empty();
         for (leased, permit) in leased.into_iter().zip(permits) {
             services.clock.observe(leased.now);
-            let held = services.held.add(leased.lease.clone());
-            leases.spawn(hold(services.clone(), held, leased, permit));
+            let observed = services.observer.lease(&leased, id);
+            let held = services.held.add(leased.lease.clone(), observed.context());
+            let (session, epoch) = (leased.session.id, leased.lease.epoch);
+            let log = tracing::info_span!("lease", %session, epoch, trace_id = %held.trace.trace);
+            leases.spawn(hold(services.clone(), held, leased, observed, permit).instrument(log));
         }
         drop(guard);
         if is_empty {
@@ -142,14 +148,26 @@ async fn idle(hints: &mut tokio::sync::broadcast::Receiver<Hint>) {
 }
 
 /// Holds one lease until its work is over, and gives it back if the work stopped early.
-async fn hold(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased, permit: OwnedSemaphorePermit) {
+async fn hold(
+    services: Arc<Services>,
+    held: Arc<HeldLease>,
+    leased: Leased,
+    mut observed: LeaseSpan,
+    permit: OwnedSemaphorePermit,
+) {
     let session = leased.session.id;
-    let result = advance(services.clone(), held.clone(), leased).await;
+    let result = advance(services.clone(), held.clone(), leased, &mut observed).await;
     services.previews.let_go(session, held.lease.epoch);
     let result = match result {
         Err(Stopped::Invalid(invalid)) => set_aside(&services, &held, &invalid).await,
         result => result,
     };
+    observed.ends(match &result {
+        Ok(()) => "let_go",
+        Err(Stopped::Lost) => "lost",
+        Err(Stopped::Draining) => "released",
+        Err(Stopped::Store(_) | Stopped::Invalid(_)) => "failed",
+    });
     match result {
         Ok(()) => {}
         Err(Stopped::Lost) => {
@@ -180,16 +198,25 @@ async fn set_aside(services: &Arc<Services>, held: &Arc<HeldLease>, invalid: &In
     let inbox = services.store.inbox(lease.session).await?;
     let agent = Arc::new(crate::services::no_agent(&view.session));
     let now = services.clock.now();
-    let leased = Leased { lease, session: view.session, inbox, claims: 1, queued_at: view.state_since, now };
+    let (session, queued_at) = (view.session, view.state_since);
+    let leased = Leased { lease, session, inbox, claims: 1, previous: None, queued_at, now };
     let reason = format!("{invalid}, which is a fault of this program; please report it");
     Box::pin(Advance::new(services.clone(), held.clone(), agent, leased).set_aside(&reason)).await
 }
 
-async fn advance(services: Arc<Services>, held: Arc<HeldLease>, leased: Leased) -> Result<(), Stopped> {
+async fn advance(
+    services: Arc<Services>,
+    held: Arc<HeldLease>,
+    leased: Leased,
+    observed: &mut LeaseSpan,
+) -> Result<(), Stopped> {
     let session = &leased.session;
     let agent = services.store.agent(&session.tenant, session.agent.id, Some(session.agent.version)).await?;
     match agent {
-        Some(agent) => Box::pin(Advance::new(services, held, Arc::new(agent), leased).run()).await,
+        Some(agent) => {
+            observed.agent(&agent);
+            Box::pin(Advance::new(services, held, Arc::new(agent), leased).run()).await
+        }
         None => {
             let message =
                 format!("agent {} version {} does not exist any more", session.agent.id, session.agent.version);

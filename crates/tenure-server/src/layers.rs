@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 use tenure_api::error::Code;
 use tenure_api::openapi::OPERATIONS;
 use tenure_api::scope::Scope;
@@ -27,7 +28,8 @@ const FORWARDED: [HeaderName; 5] = [
 /// Gives each reply the id of its request, and writes the bodies of errors.
 pub(crate) async fn finish(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let id = format!("req_{:032x}", state.new_bits());
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let matched = request.extensions().get::<MatchedPath>().cloned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(|_| ApiError::internal("a route panicked").into_response());
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
@@ -40,6 +42,9 @@ pub(crate) async fn finish(State(state): State<Arc<ServerState>>, request: Reque
             }
         }
     }
+    let route = response.extensions_mut().remove::<Route>().map(|Route(path)| path).or(matched);
+    let route = route.as_ref().map_or("", MatchedPath::as_str);
+    state.meters.request(method.as_str(), route, response.status().as_u16(), started.elapsed());
     tracing::debug!(request_id = id, %method, path, status = response.status().as_u16(), "answered");
     let id = HeaderValue::from_str(&id).expect("an id is letters and digits");
     response.headers_mut().insert(REQUEST_ID, id);
@@ -63,14 +68,23 @@ pub(crate) async fn check_key(State(state): State<Arc<ServerState>>, mut request
     let Some(caller) = state.config.keys.find(key).cloned() else {
         return ApiError::new(Code::InvalidApiKey, "this key is not known here").into_response();
     };
-    if let Some(path) = request.extensions().get::<MatchedPath>()
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    if let Some(path) = &route
         && let Err(error) = check_scope(&caller, request.method(), path.as_str())
     {
         return error.into_response();
     }
     request.extensions_mut().insert(caller);
-    next.run(request).await
+    let mut response = next.run(request).await;
+    if let Some(path) = route {
+        response.extensions_mut().insert(Route(path));
+    }
+    response
 }
+
+/// The route that answered, for the count of requests; the outer router does not know it.
+#[derive(Clone)]
+struct Route(MatchedPath);
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Response;

@@ -11,6 +11,7 @@ mod error;
 mod keys;
 mod layers;
 mod live;
+mod meters;
 mod page;
 mod rate;
 mod request;
@@ -20,6 +21,7 @@ mod serve;
 mod state;
 
 pub use keys::{Caller, KeyLine, Keys};
+pub use meters::METERS;
 pub use router::router;
 pub use serve::{Limits, MAX_CONNECTIONS, STOP_WITHIN, serve, serve_within};
 pub use state::{Config, FolderOf, Ids, KnownModel, ModelCheck, ServerState, TimeIds};

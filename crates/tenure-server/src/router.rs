@@ -3,8 +3,8 @@
 use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
-    agents, approvals, callbacks, control, environments, events, explain, files, health, nodes, outputs, sessions,
-    stream, timeline,
+    agents, approvals, callbacks, control, environments, events, explain, files, health, metrics, nodes, outputs,
+    sessions, stream, timeline,
 };
 use crate::state::ServerState;
 use axum::Router;
@@ -71,6 +71,7 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/outputs/{tool_use_id}", get(outputs::get)),
         ("/v1/approvals", get(approvals::list)),
         ("/v1/nodes", get(nodes::list)),
+        ("/metrics", get(metrics::get)),
     ]
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod files;
 pub(crate) mod health;
+pub(crate) mod metrics;
 pub(crate) mod nodes;
 pub(crate) mod outputs;
 pub(crate) mod sessions;

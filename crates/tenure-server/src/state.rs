@@ -2,6 +2,7 @@
 
 use crate::keys::Keys;
 use crate::live::PreviewHub;
+use crate::meters::Meters;
 use crate::rate::Rate;
 use std::fmt;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use tenure_api::callback;
 use tenure_api::event::WireEvent;
 use tenure_core::{Block, Body, Event, SessionId};
 use tenure_store::Store;
+use tenure_telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
 /// What a model's name means to this server.
@@ -80,6 +82,8 @@ pub struct Config {
     pub ids: Arc<dyn Ids>,
     /// Takes known secrets out of a text before it is stored (promise P18).
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// Where it counts.
+    pub telemetry: Telemetry,
     /// Cancelled when the server is to stop: streams end, and clients come back elsewhere.
     pub stop: CancellationToken,
 }
@@ -89,13 +93,16 @@ pub struct ServerState {
     pub(crate) config: Config,
     pub(crate) previews: PreviewHub,
     pub(crate) callbacks: Rate,
+    pub(crate) meters: Meters,
 }
 
 impl ServerState {
     /// State for a new server; call inside a tokio runtime, because it begins to follow the nodes.
     pub fn new(config: Config) -> Arc<Self> {
-        let previews = PreviewHub::start(config.store.clone(), config.node_key.clone(), config.stop.clone());
-        Arc::new(Self { config, previews, callbacks: Rate::default() })
+        let meters = Meters::new(&config.telemetry.registry);
+        let hub = PreviewHub::counting(meters.previews_dropped.clone());
+        let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
+        Arc::new(Self { config, previews, callbacks: Rate::default(), meters })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

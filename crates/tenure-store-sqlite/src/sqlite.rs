@@ -147,8 +147,8 @@ impl Sqlite {
         let session =
             stored::decode_session(&granted.body).map_err(|error| errors::corrupt(granted.lease.session, error))?;
         let inbox = self.inputs(granted.inbox).await?;
-        let Granted { lease, claims, queued_at, now, .. } = granted;
-        Ok(Leased { lease, session, inbox, claims, queued_at, now })
+        let Granted { lease, claims, previous, queued_at, now, .. } = granted;
+        Ok(Leased { lease, session, inbox, claims, previous, queued_at, now })
     }
 }
 

@@ -91,7 +91,7 @@ statements! {
     NEXT_TENANT = "SELECT tenant FROM heads WHERE state = 0 AND tenant > ?1 ORDER BY tenant LIMIT 1";
     FIRST_TENANT = "SELECT tenant FROM heads WHERE state = 0 ORDER BY tenant LIMIT 1";
     /// Suspects come only where `?3` says so.
-    QUEUE_OF_TENANT = "SELECT id, claims FROM heads WHERE state = 0 AND tenant = ?1 AND (?3 OR claims < ?4) \
+    QUEUE_OF_TENANT = "SELECT id, claims, claim_id FROM heads WHERE state = 0 AND tenant = ?1 AND (?3 OR claims < ?4) \
                        ORDER BY queued_at, rowid LIMIT ?2";
     HAS_SUSPECT = "SELECT 1 FROM heads WHERE state = 1 AND node = ?1 AND claims > ?2 LIMIT 1";
     LEASE = "UPDATE heads SET state = 1, epoch = epoch + 1, nonce = ?2, node = ?3, claim_id = ?4, leased_at = ?5, \
@@ -165,6 +165,11 @@ statements! {
                                        AND (?4 OR archived_at IS NULL) AND created_at >= ?5 AND created_at < ?6 ORDER BY id DESC LIMIT ?8");
     IDS_NEWEST_FIRST = "SELECT id FROM heads WHERE tenant = ?1 ORDER BY id DESC";
     COUNT_QUEUED = "SELECT count(*) FROM heads WHERE state = 0";
+    /// Steps from tenant to tenant, so that it costs nothing to have many of one.
+    QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS (SELECT min(tenant) FROM heads WHERE state = 0 UNION ALL \
+                    SELECT (SELECT min(tenant) FROM heads WHERE state = 0 AND tenant > turn.tenant) FROM turn \
+                    WHERE turn.tenant IS NOT NULL) \
+                    SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND tenant = turn.tenant)) FROM turn";
     COUNT_LEASED = "SELECT count(*) FROM heads WHERE state = 1";
     EVENTS_ASCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4");
     EVENTS_DESCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4");

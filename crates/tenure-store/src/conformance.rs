@@ -67,7 +67,7 @@ macro_rules! conformance {
             claim: the_oldest_is_leased_first, a_leased_session_is_not_leased_again, z_03_a_lost_reply_is_asked_for_again,
                 z_04_a_dead_or_unknown_node_gets_no_lease, p_13_claims_are_counted_until_progress,
                 p_13_yielding_and_parking_are_not_counted, z_34_a_node_gets_one_suspect_at_a_time, p_16_tenants_take_turns,
-                a_claim_brings_head_and_inbox;
+                a_claim_brings_head_and_inbox, a_claim_names_the_one_before;
             commit: events_head_and_inbox_change_together, z_20_a_repeated_commit_does_nothing, a_gap_in_the_log_is_refused,
                 inputs_that_never_came_cannot_be_consumed, z_21_a_stale_commit_does_not_hurt_its_neighbours,
                 the_last_event_ends_the_session, an_archived_session_says_when, a_yield_goes_to_the_end_of_the_queue;
@@ -90,6 +90,7 @@ macro_rules! conformance {
             tenants: sessions_of_others_are_not_found, definitions_of_others_are_not_found;
             reads: a_log_is_read_in_pages_both_ways, sessions_are_listed_in_pages_both_ways, sessions_are_found_by_phase,
                 sessions_are_found_by_agent_and_time, sessions_are_found_by_their_tail, counts_follow_every_state,
+                counts_say_since_when_the_oldest_waits,
                 the_place_in_the_queue_is_known, notes_change_key_by_key, a_deleted_session_is_gone;
             catalog: versions_of_an_agent_follow_each_other, an_archived_agent_leaves_the_list, environments_are_replaced_and_removed;
             conditions: p10_one_session_probes_and_the_others_wait, a_mended_condition_lets_go_one_after_the_other,

@@ -331,12 +331,13 @@ impl Data {
         chosen
     }
 
-    fn leased(&self, id: SessionId) -> Option<Leased> {
+    fn leased(&self, id: SessionId, previous: Option<LeaseId>) -> Option<Leased> {
         let head = self.heads.get(&id)?;
         let (node, nonce) = head.lease?;
         let lease = Lease { tenant: head.session.tenant.clone(), session: id, epoch: head.epoch, nonce, node };
         let (session, inbox) = (head.session.clone(), head.waiting());
-        Some(Leased { lease, session, inbox, claims: head.claims, queued_at: head.queued_at, now: self.now })
+        let (claims, queued_at) = (head.claims, head.queued_at);
+        Some(Leased { lease, session, inbox, claims, previous, queued_at, now: self.now })
     }
 
     fn commit(&mut self, checkpoint: Checkpoint) -> Result<(Committed, Vec<Hint>), Error> {
@@ -534,12 +535,12 @@ impl Store for Memory {
         let mut given: Vec<(u64, SessionId)> =
             data.heads.values().filter(is_of_claim).map(|head| (head.place, head.session.id)).collect();
         given.sort_unstable();
-        let mut ids: Vec<SessionId> = given.into_iter().map(|(_, id)| id).collect();
+        let mut ids: Vec<(SessionId, Option<LeaseId>)> = given.into_iter().map(|(_, id)| (id, None)).collect();
         if ids.is_empty() {
-            ids = data.choose(claim.node, claim.limit.min(MAX_PAGE));
             let now = data.now;
-            for (place, id) in (1u128..).zip(&ids) {
-                let head = data.heads.get_mut(id).ok_or_else(|| missing(*id))?;
+            for (place, id) in (1u128..).zip(data.choose(claim.node, claim.limit.min(MAX_PAGE))) {
+                let head = data.heads.get_mut(&id).ok_or_else(|| missing(id))?;
+                ids.push((id, head.claim));
                 head.state = State::Leased;
                 head.epoch += 1;
                 head.claims += 1;
@@ -552,9 +553,9 @@ impl Store for Memory {
                 head.state_since = now;
             }
         }
-        let leased = ids.iter().filter_map(|id| data.leased(*id)).collect();
+        let leased = ids.iter().filter_map(|(id, previous)| data.leased(*id, *previous)).collect();
         drop(data);
-        ids.into_iter().for_each(|id| self.hint(Hint::Session(id)));
+        ids.into_iter().for_each(|(id, _)| self.hint(Hint::Session(id)));
         Ok(leased)
     }
 
@@ -750,6 +751,12 @@ impl Store for Memory {
             leased: count(State::Leased),
             parked: count(State::Parked),
             ended: count(State::Ended),
+            queued_since: data
+                .heads
+                .values()
+                .filter(|head| head.state == State::Queued)
+                .map(|head| head.queued_at)
+                .min(),
         })
     }
 

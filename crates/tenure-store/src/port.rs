@@ -282,6 +282,9 @@ pub struct Leased {
     /// are taken back, and a commit with an event that is progress starts anew with its own lease
     /// (promise P13).
     pub claims: u32,
+    /// The claim that gave the lease before this one, as far as the store remembers: the traces of a
+    /// session are linked by it. A repeated claim brings none.
+    pub previous: Option<LeaseId>,
     /// When it became runnable.
     pub queued_at: Timestamp,
     /// The store's clock.
@@ -465,6 +468,8 @@ pub struct Counts {
     pub leased: u64,
     pub parked: u64,
     pub ended: u64,
+    /// Since when the oldest of the queued ones waits.
+    pub queued_since: Option<Timestamp>,
 }
 
 /// Order of a list by time of creation or `seq`.

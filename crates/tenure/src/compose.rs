@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::observed_store::ObservedStore;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -20,6 +21,7 @@ use tenure_sandbox::{Driver, Landlock, Launcher, Namespace, ProcessDriver};
 use tenure_server::{Caller, Keys, KnownModel, ModelCheck, ServerState, TimeIds};
 use tenure_store::Store;
 use tenure_store_sqlite::Sqlite;
+use tenure_telemetry::{Exporter, Telemetry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +48,8 @@ pub(crate) async fn run_server(
     stop: CancellationToken,
     ready: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<()> {
-    let store = open_store(config)?;
+    let (telemetry, exporter) = telemetry(config)?;
+    let store = ObservedStore::over(open_store(config)?, &telemetry.registry);
     let address = listener.local_addr()?;
     let public_url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
     fs::write(config.server_file(), config.local_url(address))
@@ -68,6 +71,7 @@ pub(crate) async fn run_server(
         models: Arc::new(KnownModels(models)),
         ids: Arc::new(TimeIds),
         mask: Arc::new(move |text| masker.mask(text).into_owned()),
+        telemetry,
         stop: stop.clone(),
     });
     let mut serving = pin!(tenure_server::serve(listener, state));
@@ -79,6 +83,7 @@ pub(crate) async fn run_server(
         }
     };
     store.close().await;
+    stop_exporter(exporter).await;
     let _ = fs::remove_file(config.server_file());
     served.context("serve the API")
 }
@@ -104,7 +109,8 @@ async fn answers(address: SocketAddr) {
 /// When the store or a provider cannot be used, or when the node lost its leases and must be started
 /// anew.
 pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Result<()> {
-    let store = open_store(config)?;
+    let (telemetry, exporter) = telemetry(config)?;
+    let store = ObservedStore::over(open_store(config)?, &telemetry.registry);
     let models: Arc<dyn Models> = Arc::new(providers(config)?);
     let sandboxes = Arc::new(Sandboxes::new(drivers(), folders(config), hidden(config)));
     let public_url = match &config.public_url {
@@ -124,15 +130,33 @@ pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Resu
         installation_key: installation_key(config)?,
         node_key: secret_file(&config.data.join(NODE_KEY), "node")?,
         internal_listen: ([127, 0, 0, 1], 0).into(),
+        telemetry,
     };
     let masker = EventMasker::new(&secrets(config)?);
     let worker = Worker::start(store.clone(), models, sandboxes, masker, options).await.context("start the worker")?;
     tracing::info!(node = %worker.node(), address = %worker.address(), "worker is ready");
     let ended = worker.run(stop).await.context("run the worker")?;
     store.close().await;
+    stop_exporter(exporter).await;
     match ended {
         Ended::Stopped => Ok(()),
         Ended::Fenced => bail!("this worker could not reach its store in time and gave up its leases; start it again"),
+    }
+}
+
+/// Where this process counts and traces.
+fn telemetry(config: &Config) -> Result<(Telemetry, Option<Exporter>)> {
+    let mut telemetry = Telemetry::default();
+    let masker = Masker::new(secrets(config)?.iter().map(String::as_str));
+    let mask = Arc::new(move |text: String| masker.mask(&text).into_owned());
+    let exporter = Exporter::start(&mut telemetry, &config.telemetry, &|name| std::env::var(name).ok(), mask)?;
+    Ok((telemetry, exporter))
+}
+
+/// Sends the last spans.
+async fn stop_exporter(exporter: Option<Exporter>) {
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
     }
 }
 
@@ -203,6 +227,7 @@ fn secrets(config: &Config) -> Result<Vec<String>> {
         secrets.extend(file.map(|key| key.trim().to_owned()));
         secrets.extend(provider.headers.values().cloned());
     }
+    secrets.extend(config.telemetry.secrets(&|name| std::env::var(name).ok()));
     let keys = config.auth.keys_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
     secrets.extend(keys.iter().flat_map(|keys| Keys::listed(keys)).map(str::to_owned));
     Ok(secrets)

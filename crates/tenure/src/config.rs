@@ -42,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) providers: BTreeMap<String, ProviderConfig>,
     /// `[models]`.
     pub(crate) models: ModelsConfig,
+    /// `[telemetry]`.
+    pub(crate) telemetry: tenure_telemetry::Settings,
     /// Each setting with its origin, for `config show`.
     pub(crate) settings: Vec<Setting>,
     /// The files that were read, the strongest first.

@@ -14,6 +14,7 @@ mod demo;
 mod failure;
 mod follow;
 mod logging;
+mod observed_store;
 mod output;
 mod port_holder;
 mod stop;

@@ -377,6 +377,9 @@ pub const OPERATIONS: &[Operation] = &[
     )
     .query(&["limit", "page"]),
     operation("get", "/v1/nodes", "listNodes", "Lists the nodes of the installation.", Reply::Page("Node")),
+    operation("get", "/metrics", "getMetrics", "Gives what was counted, as text for a scraper.", Reply::Bytes)
+        .query(&["nodes"])
+        .gives("text/plain"),
     operation("get", "/healthz", "healthz", "Says that the process answers.", Reply::One("Status")).open(),
     operation("get", "/readyz", "readyz", "Says that the store answers too.", Reply::One("Status")).open(),
     operation("get", "/openapi.json", "openapi", "Gives this document.", Reply::Bytes).gives(JSON).open(),

@@ -10,6 +10,7 @@ use tenure_model::Providers;
 use tenure_sandbox::{Driver, LAUNCHER_ARGUMENT, Launcher, ProcessDriver};
 use tenure_store::*;
 use tenure_store_sqlite::Sqlite;
+use tenure_telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 
 /// How long a test waits for something that must happen.
@@ -53,6 +54,7 @@ pub(crate) fn options(data: &Path) -> Options {
         installation_key: [7; 32],
         node_key: "node".into(),
         internal_listen: "127.0.0.1:0".parse().unwrap(),
+        telemetry: Telemetry::default(),
     }
 }
 
@@ -155,7 +157,18 @@ impl House {
     }
 
     pub(crate) async fn worker_with(&self, drivers: Vec<Arc<dyn Driver>>, masker: EventMasker) -> Running {
-        let worker = start(self.path(), self.store.clone(), drivers, masker, options(self.path())).await;
+        self.worker_observed(drivers, masker, Telemetry::default()).await
+    }
+
+    /// A worker that counts and traces there.
+    pub(crate) async fn worker_observed(
+        &self,
+        drivers: Vec<Arc<dyn Driver>>,
+        masker: EventMasker,
+        telemetry: Telemetry,
+    ) -> Running {
+        let options = Options { telemetry, ..options(self.path()) };
+        let worker = start(self.path(), self.store.clone(), drivers, masker, options).await;
         let (stop, address) = (CancellationToken::new(), worker.address());
         let task = tokio::spawn(worker.run(stop.clone()));
         Running { stop, task, address }

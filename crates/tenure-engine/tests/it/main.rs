@@ -6,6 +6,7 @@ mod drain;
 mod fence;
 mod house;
 mod kill;
+mod observe;
 mod poison;
 mod previews;
 mod stop;

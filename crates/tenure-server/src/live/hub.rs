@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::node::{PreviewFrame, PreviewKind};
 use tenure_core::{EventId, NodeId, SessionId};
 use tenure_store::Store;
+use tenure_telemetry::Counter;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +59,8 @@ pub(crate) struct PreviewHub {
     slots: Arc<Mutex<BTreeMap<SessionId, Slot>>>,
     /// Nodes whose previews do not come, and why.
     silent: Arc<Mutex<BTreeMap<NodeId, String>>>,
+    /// Frames that readers were too slow for.
+    dropped: Option<Counter>,
 }
 
 /// A reader of the open messages of one session.
@@ -72,10 +75,14 @@ pub(crate) struct PreviewReader {
 
 impl PreviewHub {
     /// Follows the nodes of `store` until `stop`.
-    pub(crate) fn start(store: Arc<dyn Store>, node_key: String, stop: CancellationToken) -> Self {
-        let hub = Self::default();
-        tokio::spawn(link::follow_nodes(hub.clone(), store, node_key, stop));
-        hub
+    pub(crate) fn start(self, store: Arc<dyn Store>, node_key: String, stop: CancellationToken) -> Self {
+        tokio::spawn(link::follow_nodes(self.clone(), store, node_key, stop));
+        self
+    }
+
+    /// Counts the frames that readers were too slow for.
+    pub(crate) fn counting(dropped: Counter) -> Self {
+        Self { dropped: Some(dropped), ..Self::default() }
     }
 
     /// Reads the open messages of a session, the one that is open now first.
@@ -221,7 +228,10 @@ impl PreviewReader {
             }
             match self.frames.recv().await {
                 Ok(frame) => return frame,
-                Err(broadcast::error::RecvError::Lagged(_) | broadcast::error::RecvError::Closed) => {
+                Err(error) => {
+                    if let (broadcast::error::RecvError::Lagged(frames), Some(dropped)) = (error, &self.hub.dropped) {
+                        dropped.add(&[], frames);
+                    }
                     (self.caught_up, self.frames) = self.hub.subscribe(self.session);
                 }
             }

@@ -34,10 +34,11 @@ pub(crate) async fn get(
         let message = format!("the cursor is at {}, and the log of session {id} ends at {last_seq}", cursor.seq);
         return Err(ApiError::new(Code::InvalidCursor, message).with_details(serde_json::json!({"last_seq": last_seq})));
     }
+    let open = state.meters.streams_open.hold();
     let follow = Follow::new(state, caller.tenant, id, cursor, wanted);
-    let pieces = stream::unfold(follow, |mut follow| async move {
+    let pieces = stream::unfold((follow, open), |(mut follow, open)| async move {
         let piece = follow.next().await?;
-        Some((Ok::<_, Infallible>(piece), follow))
+        Some((Ok::<_, Infallible>(piece), (follow, open)))
     });
     let from = cursor.seq.to_string();
     // Proxies must neither keep, change nor collect the frames (case O-058).

@@ -14,6 +14,7 @@ use tenure_core::{SessionId, TenantId};
 use tenure_server::*;
 use tenure_store::Store;
 use tenure_store::memory::Memory;
+use tenure_telemetry::Telemetry;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -135,6 +136,7 @@ impl House {
             models: Arc::new(TwoModels),
             ids: Arc::new(TimeIds),
             mask: Arc::new(|text| text.replace(SECRET, "[redacted]")),
+            telemetry: Telemetry::default(),
             stop: stop.clone(),
         };
         change(&mut config);

@@ -17,6 +17,7 @@ pub(crate) struct Granted {
     pub(crate) body: String,
     pub(crate) inbox: Vec<Stored>,
     pub(crate) claims: u32,
+    pub(crate) previous: Option<LeaseId>,
     pub(crate) queued_at: Timestamp,
     pub(crate) now: Timestamp,
     consumed: u64,
@@ -42,10 +43,11 @@ pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim, turn: &mut Turn) -> Resu
     let mut granted =
         rows::all(work.connection, sql::LEASES_OF_CLAIM, params, |row| Granted::of(row, claim, work.now))?;
     if granted.is_empty() {
-        for (place, id) in choose(work, claim, turn)?.into_iter().enumerate() {
+        for (place, Chosen { id, previous, .. }) in choose(work, claim, turn)?.into_iter().enumerate() {
             let nonce = key(nonce(claim.id, place).bits());
             let params = (key(id.bits()), nonce, key(claim.node.bits()), key(claim.id.bits()), work.now.0);
-            granted.extend(rows::first(work.connection, sql::LEASE, params, |row| Granted::of(row, claim, work.now))?);
+            let lease = rows::first(work.connection, sql::LEASE, params, |row| Granted::of(row, claim, work.now))?;
+            granted.extend(lease.map(|lease| Granted { previous, ..lease }));
             work.hints.push(Hint::Session(id));
         }
     }
@@ -79,6 +81,7 @@ impl Granted {
             consumed: rows::count(row, 6)?,
             tail: rows::count(row, 7)?,
             body: row.get(8)?,
+            previous: None,
             inbox: Vec::new(),
             now,
         })
@@ -94,29 +97,45 @@ fn nonce(claim: LeaseId, place: usize) -> LeaseId {
     LeaseId::from_bits(u128::from_be_bytes(*bytes))
 }
 
+/// A session that may be leased.
+struct Chosen {
+    id: SessionId,
+    claims: u32,
+    previous: Option<LeaseId>,
+}
+
+impl Chosen {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let previous = row.get::<_, Option<[u8; 16]>>(2)?;
+        Ok(Self {
+            id: SessionId::from_bits(rows::bits(row, 0)?),
+            claims: row.get(1)?,
+            previous: previous.map(|bytes| LeaseId::from_bits(u128::from_be_bytes(bytes))),
+        })
+    }
+}
+
 /// Whom to lease: one session of each tenant after the other, until there are enough; of suspects
 /// one for each node, so that no other is blamed for what it does (hazard Z-34).
-fn choose(work: &Work<'_>, claim: &Claim, turn: &mut Turn) -> Result<Vec<SessionId>, Error> {
+fn choose(work: &Work<'_>, claim: &Claim, turn: &mut Turn) -> Result<Vec<Chosen>, Error> {
     let limit = claim.limit.min(MAX_PAGE);
     let suspect = rows::first(work.connection, sql::HAS_SUSPECT, (key(claim.node.bits()), SUSPECT_AFTER), |_| Ok(()))?;
     let mut may_take_suspect = suspect.is_none();
-    let mut queues: VecDeque<(String, VecDeque<(SessionId, u32)>)> = VecDeque::new();
+    let mut queues: VecDeque<(String, VecDeque<Chosen>)> = VecDeque::new();
     for tenant in tenants(work, limit, turn.as_deref())? {
         let params = (&tenant, limit, may_take_suspect, SUSPECT_AFTER);
-        let ids = rows::all(work.connection, sql::QUEUE_OF_TENANT, params, |row| {
-            Ok((SessionId::from_bits(rows::bits(row, 0)?), row.get::<_, u32>(1)?))
-        })?;
+        let ids = rows::all(work.connection, sql::QUEUE_OF_TENANT, params, Chosen::of)?;
         queues.push_back((tenant, ids.into()));
     }
     let mut chosen = Vec::new();
     while chosen.len() < limit
         && let Some((tenant, mut ids)) = queues.pop_front()
     {
-        let Some((id, claims)) = ids.pop_front() else { continue };
-        let is_suspect = claims >= SUSPECT_AFTER;
+        let Some(next) = ids.pop_front() else { continue };
+        let is_suspect = next.claims >= SUSPECT_AFTER;
         if !is_suspect || may_take_suspect {
             may_take_suspect &= !is_suspect;
-            chosen.push(id);
+            chosen.push(next);
             *turn = Some(tenant.clone());
         }
         queues.push_back((tenant, ids));

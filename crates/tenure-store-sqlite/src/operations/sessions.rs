@@ -6,7 +6,7 @@ use crate::statements as sql;
 use crate::writer::Work;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
-use tenure_core::{Event, Input, Phase, SessionId, TenantId};
+use tenure_core::{Event, Input, Phase, SessionId, TenantId, Timestamp};
 use tenure_store::{Counts, Error, EventQuery, Hint, Kind, MAX_PAGE, Order, SessionQuery, SessionView};
 
 /// Digits of the text form of an id that can be a tail.
@@ -115,7 +115,8 @@ pub(crate) fn counts(connection: &Connection) -> Result<Counts, Error> {
     let meta = |key: &str| rows::value::<i64>(connection, sql::GET_META, [key]).map(i64::unsigned_abs);
     let (queued, leased, ended) = (count(sql::COUNT_QUEUED)?, count(sql::COUNT_LEASED)?, meta("ended")?);
     let parked = meta("sessions")?.saturating_sub(queued + leased + ended);
-    Ok(Counts { queued, leased, parked, ended })
+    let since = rows::value::<Option<i64>>(connection, sql::QUEUED_SINCE, [])?;
+    Ok(Counts { queued, leased, parked, ended, queued_since: since.map(Timestamp) })
 }
 
 /// Rows of a log, up to the first one that cannot be read; that one is an error if it comes first.

@@ -168,3 +168,29 @@ pub async fn a_claim_brings_head_and_inbox(harness: &dyn Harness) {
     assert_eq!(leased.lease.node, node);
     assert!(leased.queued_at <= leased.now);
 }
+
+/// The traces of a session are linked: each lease knows the claim that gave the one before it.
+pub async fn a_claim_names_the_one_before(harness: &dyn Harness) {
+    let store = harness.store();
+    let node = node(&*store).await;
+    let id = create(&*store, vec![message("one")]).await;
+    let lease = async || {
+        let request = Claim { node, id: lease_id(), limit: 1 };
+        (request.id, store.claim(request).await.expect("the node lives").remove(0))
+    };
+    let (first, leased) = lease().await;
+    assert_eq!(leased.previous, None);
+    Holder::new(leased).park(&*store).await;
+    deliver(&*store, id, message("two")).await.expect("it is taken");
+    let (second, leased) = lease().await;
+    assert_eq!(leased.previous, Some(first), "after it parked");
+    store.release(&leased.lease).await.expect("it is held");
+    let (third, leased) = lease().await;
+    assert_eq!(leased.previous, Some(second), "after it was released");
+    store.retire(node).await.expect("it lives");
+    assert_eq!(leased.session.id, id);
+    let heir = super::fixture::node(&*store).await;
+    let request = Claim { node: heir, id: lease_id(), limit: 1 };
+    let leased = store.claim(request).await.expect("the node lives").remove(0);
+    assert_eq!(leased.previous, Some(third), "after its node is gone");
+}

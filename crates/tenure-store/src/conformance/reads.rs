@@ -1,10 +1,12 @@
 //! Reads, and the client's notes.
 
 use super::Harness;
-use super::fixture::{Holder, all_sessions, claim, create, hold, log, message, new_session, node, tenant, view};
+use super::fixture::{
+    Holder, all_sessions, claim, create, create_for, hold, log, message, new_session, node, tenant, view,
+};
 use crate::{Counts, EventQuery, Kind, NewSession, Order, SessionQuery, State, Store, Then};
 use std::collections::BTreeMap;
-use tenure_core::{AgentId, Body, End, Phase, SessionId, Timestamp, WaitKind};
+use tenure_core::{AgentId, Body, End, Phase, SessionId, TenantId, Timestamp, WaitKind};
 
 /// Pages join without a gap or a repeat.
 pub async fn a_log_is_read_in_pages_both_ways(harness: &dyn Harness) {
@@ -136,23 +138,48 @@ pub async fn sessions_are_found_by_their_tail(harness: &dyn Harness) {
 /// Each session is counted in one state.
 pub async fn counts_follow_every_state(harness: &dyn Harness) {
     let store = harness.store();
-    let counts = async || store.counts().await.expect("it can be read");
-    assert_eq!(counts().await, Counts::default());
+    let counts = async || {
+        let counts = store.counts().await.expect("it can be read");
+        (counts.queued, counts.leased, counts.parked, counts.ended)
+    };
+    assert_eq!(store.counts().await.expect("it can be read"), Counts::default());
     let node = node(&*store).await;
     let parked = create(&*store, Vec::new()).await;
     for _ in 0..3 {
         create(&*store, vec![message("go")]).await;
     }
-    assert_eq!(counts().await, Counts { queued: 3, leased: 0, parked: 1, ended: 0 });
+    assert_eq!(counts().await, (3, 0, 1, 0));
     let mut leased = claim(&*store, node, 2).await;
     let mut holder = Holder::new(leased.remove(0));
     holder.push(Body::StatusTerminated { end: End::Done });
     holder.commit(&*store, Then::Keep).await.expect("the lease is held");
     let ended = holder.lease.session;
-    assert_eq!(counts().await, Counts { queued: 1, leased: 1, parked: 1, ended: 1 });
+    assert_eq!(counts().await, (1, 1, 1, 1));
     store.delete(&tenant(), parked).await.expect("it is parked");
     store.delete(&tenant(), ended).await.expect("it has ended");
-    assert_eq!(counts().await, Counts { queued: 1, leased: 1, parked: 0, ended: 0 });
+    assert_eq!(counts().await, (1, 1, 0, 0));
+}
+
+/// Whoever watches a queue wants to know how old it is, whichever tenant waits.
+pub async fn counts_say_since_when_the_oldest_waits(harness: &dyn Harness) {
+    let store = harness.store();
+    let since = async || store.counts().await.expect("it can be read").queued_since;
+    let node = node(&*store).await;
+    let mut queued_at = Vec::new();
+    for tenant in ["c", "a", "b"].map(|name| TenantId(name.to_owned())) {
+        let id = create_for(&*store, &tenant, vec![message("go")]).await;
+        let view = store.session(&tenant, id).await.expect("it can be read").expect("it exists");
+        queued_at.push(view.state_since);
+        harness.advance(10);
+    }
+    assert_eq!(since().await, Some(queued_at[0]));
+    let mut leased = Vec::new();
+    for _ in 0..3 {
+        leased.extend(claim(&*store, node, 1).await);
+        let left = (0..3).filter(|place| leased.iter().all(|leased| leased.queued_at != queued_at[*place]));
+        assert_eq!(since().await, left.map(|place| queued_at[place]).min());
+    }
+    assert_eq!(since().await, None);
 }
 
 /// For those who wait.

@@ -71,6 +71,7 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
         installation_key: [0; 32],
         node_key: "bench".to_owned(),
         internal_listen: ([127, 0, 0, 1], 0).into(),
+        telemetry: tenure_telemetry::Telemetry::default(),
     };
     let sandboxes = Arc::new(Sandboxes::new(drivers(), Folders { data: data.clone() }, Vec::new()));
     let worker =

@@ -24,6 +24,7 @@ pub(super) struct FileConfig {
     pub(super) node: NodeTable,
     pub(super) providers: BTreeMap<String, ProviderConfig>,
     pub(super) models: ModelsTable,
+    pub(super) telemetry: TelemetryTable,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -57,6 +58,15 @@ pub(super) struct NodeTable {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ModelsTable {
     pub(super) default: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TelemetryTable {
+    pub(super) otlp_endpoint: Option<String>,
+    pub(super) otlp_headers: Option<String>,
+    pub(super) service_name: Option<String>,
+    pub(super) capture_message_content: Option<bool>,
 }
 
 /// Reads and checks one file; nothing if there is none.

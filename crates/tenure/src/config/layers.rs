@@ -7,9 +7,10 @@ use crate::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tenure_telemetry::{Content, Settings};
 
 /// Settings that a variable may set: the variable, and the key of the files.
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 16] = [
     ("TENURE_LISTEN", "listen"),
     ("TENURE_PUBLIC_URL", "public_url"),
     ("TENURE_DATA", "data"),
@@ -22,7 +23,18 @@ const VARIABLES: [(&str, &str); 12] = [
     ("TENURE_NODE_HEARTBEAT_SECONDS", "node.heartbeat_seconds"),
     ("TENURE_NODE_DEAD_AFTER_SECONDS", "node.dead_after_seconds"),
     ("TENURE_MODELS_DEFAULT", "models.default"),
+    // The names that the specification of OpenTelemetry gives.
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", HEADERS),
+    ("OTEL_SERVICE_NAME", "telemetry.service_name"),
+    ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", CAPTURE),
 ];
+
+/// Holds secrets, as `NAME=VALUE,NAME=VALUE`.
+const HEADERS: &str = "telemetry.otlp_headers";
+
+/// Whether what people and models say stands in spans.
+const CAPTURE: &str = "telemetry.capture_message_content";
 
 /// Variables that others of this program read.
 const OTHER_VARIABLES: [&str; 5] =
@@ -161,6 +173,15 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
 }
 
 fn number_or_text(key: &str, text: String, variable: &str) -> Result<toml::Value, Failure> {
+    if key == CAPTURE {
+        // The words of the conventions; there are no events, so that only the span's part counts.
+        return match text.to_ascii_lowercase().as_str() {
+            "true" | "span_only" | "span_and_event" => Ok(true.into()),
+            "false" | "no_content" | "event_only" => Ok(false.into()),
+            _ => Err(Failure::new(Exit::Usage, format!("the variable {variable} must be true or false, not {text:?}"))
+                .code("config_invalid")),
+        };
+    }
     let is_number = key == "worker.slots" || key.ends_with("_seconds");
     if !is_number {
         return Ok(text.into());
@@ -224,6 +245,16 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
             "must be at least twice node.heartbeat_seconds, else one late heartbeat kills a node".to_owned(),
         ));
     }
+    let telemetry = Settings {
+        endpoint: found.telemetry.otlp_endpoint,
+        headers: found.telemetry.otlp_headers,
+        service_name: found.telemetry.service_name,
+        content: match found.telemetry.capture_message_content {
+            Some(true) => Content::Captured,
+            Some(false) | None => Content::LeftOut,
+        },
+    };
+    telemetry.check(&|name| std::env::var(name).ok()).map_err(|error| invalid(error.setting, error.problem))?;
     let defaults: [(&str, toml::Value); 9] = [
         ("listen", listen_text.into()),
         ("data", data.display().to_string().into()),
@@ -239,8 +270,9 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
     for (key, value) in defaults {
         shown.entry(key.to_owned()).or_insert((value, "default".to_owned()));
     }
+    let hidden = |key: &str, value| if key == HEADERS { HIDDEN.into() } else { hide_secrets(value) };
     let settings =
-        shown.into_iter().map(|(key, (value, origin))| Setting { value: hide_secrets(value), key, origin }).collect();
+        shown.into_iter().map(|(key, (value, origin))| Setting { value: hidden(&key, value), key, origin }).collect();
     Ok(Config {
         listen,
         public_url,
@@ -252,6 +284,7 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
         node,
         providers: found.providers,
         models: ModelsConfig { default: found.models.default },
+        telemetry,
         settings,
         files,
         unknown_variables: unknown_variables(),
@@ -293,9 +326,11 @@ fn unflatten(merged: &Merged) -> toml::Table {
     root
 }
 
+/// What stands for a value that is not shown.
+const HIDDEN: &str = "(hidden)";
+
 /// Header values and the user part of addresses may be keys: they are never shown.
 fn hide_secrets(value: toml::Value) -> toml::Value {
-    const HIDDEN: &str = "(hidden)";
     match value {
         toml::Value::Table(mut table) => {
             for (key, inner) in &mut table {

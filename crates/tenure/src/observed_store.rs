@@ -1,0 +1,104 @@
+//! A store that counts how long each of its operations takes.
+
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+use tenure_core::{Agent, AgentId, Environment, EnvironmentId, Event, Input, NodeId, SessionId, TenantId, Timestamp};
+use tenure_store::{
+    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
+    EventQuery, Hint, Idempotency, Kind, Lease, Leased, NewNode, NewSession, Node, SessionQuery, SessionView, Store,
+};
+use tenure_telemetry::{Histogram, Registry, Spec, buckets};
+use tokio::sync::broadcast;
+
+const OPERATION_DURATION: Spec = Spec {
+    name: "tenure_store_operation_duration_seconds",
+    kind: tenure_telemetry::Kind::Histogram(buckets::SECONDS),
+    labels: &["operation", "outcome"],
+    help: "How long operations of the store took, by what came of them; commits are operation=\"commit\".",
+};
+
+/// The instruments of a store.
+#[cfg(test)]
+pub(crate) const METERS: &[Spec] = &[OPERATION_DURATION];
+
+/// Passes everything on, and counts it.
+pub(crate) struct ObservedStore {
+    inner: Arc<dyn Store>,
+    duration: Histogram,
+}
+
+impl ObservedStore {
+    /// Counts into `registry`.
+    pub(crate) fn over(inner: Arc<dyn Store>, registry: &Registry) -> Arc<Self> {
+        Arc::new(Self { inner, duration: registry.histogram(&OPERATION_DURATION) })
+    }
+
+    fn took<T>(&self, operation: &str, started: Instant, result: &Result<T, Error>) {
+        let outcome = match result.as_ref().map_err(|error| error.kind) {
+            Ok(_) => "done",
+            Err(Kind::Retry) => "retry",
+            Err(Kind::Fenced) => "fenced",
+            Err(Kind::NotFound | Kind::Conflict | Kind::IdempotencyMismatch | Kind::Invalid | Kind::Full) => "refused",
+            Err(Kind::NoSpace) => "no_space",
+            Err(Kind::Corrupt | Kind::Broken) => "broken",
+        };
+        self.duration.observe(&[operation, outcome], started.elapsed().as_secs_f64());
+    }
+}
+
+macro_rules! pass_on {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $ok:ty;)*) => {
+        #[async_trait]
+        impl Store for ObservedStore {
+            $(async fn $name(&self, $($arg: $kind),*) -> Result<$ok, Error> {
+                let started = Instant::now();
+                let result = self.inner.$name($($arg),*).await;
+                self.took(stringify!($name), started, &result);
+                result
+            })*
+
+            fn hints(&self) -> broadcast::Receiver<Hint> {
+                self.inner.hints()
+            }
+
+            async fn close(&self) {
+                self.inner.close().await;
+            }
+        }
+    };
+}
+
+pass_on! {
+    create(new: NewSession) -> Created;
+    deliver(delivery: Delivery) -> Delivered;
+    claim(claim: Claim) -> Vec<Leased>;
+    commit(checkpoint: Checkpoint) -> Committed;
+    release(lease: &Lease) -> ();
+    register(node: NewNode) -> ();
+    heartbeat(beat: Beat) -> BeatReply;
+    controls(node: NodeId) -> Vec<SessionId>;
+    sweep(seen: &[(NodeId, u64)]) -> Vec<SessionId>;
+    retire(node: NodeId) -> ();
+    due(limit: usize) -> Due;
+    nodes() -> Vec<Node>;
+    session(tenant: &TenantId, id: SessionId) -> Option<SessionView>;
+    sessions(query: SessionQuery) -> Vec<SessionView>;
+    sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
+    counts() -> Counts;
+    events(query: EventQuery) -> Vec<Event>;
+    inbox(session: SessionId) -> Vec<(u64, Input)>;
+    annotate(tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> ();
+    delete(tenant: &TenantId, id: SessionId) -> ();
+    put_agent(agent: Agent, idempotency: Option<Idempotency>) -> Agent;
+    agent(tenant: &TenantId, id: AgentId, version: Option<u32>) -> Option<Agent>;
+    agents(query: CatalogQuery) -> Vec<Agent>;
+    agent_versions(tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Vec<Agent>;
+    archive_agent(tenant: &TenantId, id: AgentId) -> Agent;
+    put_environment(environment: Environment, idempotency: Option<Idempotency>) -> Environment;
+    environment(tenant: &TenantId, id: EnvironmentId) -> Option<Environment>;
+    environments(query: CatalogQuery) -> Vec<Environment>;
+    delete_environment(tenant: &TenantId, id: EnvironmentId) -> ();
+    now() -> Timestamp;
+}
