@@ -14,6 +14,8 @@ mod demo;
 mod failure;
 mod follow;
 mod logging;
+#[cfg(test)]
+mod metrics_reference;
 mod observed_store;
 mod output;
 mod port_holder;

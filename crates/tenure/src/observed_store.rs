@@ -7,7 +7,8 @@ use std::time::Instant;
 use tenure_core::{Agent, AgentId, Environment, EnvironmentId, Event, Input, NodeId, SessionId, TenantId, Timestamp};
 use tenure_store::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, Kind, Lease, Leased, NewNode, NewSession, Node, SessionQuery, SessionView, Store,
+    EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode, NewSession, Node, PastLease, Remembered,
+    SessionQuery, SessionView, Store,
 };
 use tenure_telemetry::{Histogram, Registry, Spec, buckets};
 use tokio::sync::broadcast;
@@ -88,6 +89,8 @@ pass_on! {
     sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
     counts() -> Counts;
     events(query: EventQuery) -> Vec<Event>;
+    leases(query: LeaseQuery) -> Vec<PastLease>;
+    remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
     inbox(session: SessionId) -> Vec<(u64, Input)>;
     annotate(tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> ();
     delete(tenant: &TenantId, id: SessionId) -> ();

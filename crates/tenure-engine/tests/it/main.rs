@@ -11,3 +11,9 @@ mod poison;
 mod previews;
 mod stop;
 mod turns;
+
+#[path = "../../../tenure-telemetry/tests/it/collector.rs"]
+#[allow(dead_code, reason = "the tests of telemetry use more of it")]
+mod collector;
+#[path = "../../../tenure-telemetry/tests/it/spans.rs"]
+mod spans;

@@ -1,11 +1,8 @@
 //! What a worker counts and traces, read by a receiver that is shaped like a collector.
 
-#[path = "../../../tenure-telemetry/tests/it/collector.rs"]
-#[allow(dead_code, reason = "the tests of telemetry use more of it")]
-mod collector;
-
+use crate::collector::{Collector, Reply};
 use crate::house::{House, Running, drivers};
-use collector::{Collector, Reply, Seen};
+use crate::spans::Seen;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::*;

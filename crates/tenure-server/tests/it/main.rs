@@ -10,6 +10,7 @@ mod hand;
 mod hostile;
 mod house;
 mod listener;
+mod metrics;
 mod node;
 mod openapi;
 mod outage;

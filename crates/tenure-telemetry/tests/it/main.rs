@@ -3,4 +3,5 @@
 
 mod collector;
 mod export;
+mod spans;
 mod text;

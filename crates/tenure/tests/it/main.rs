@@ -16,6 +16,11 @@ mod provider_failures;
 mod run;
 mod sessions;
 mod start_and_stop;
+mod telemetry;
+
+#[path = "../../../tenure-telemetry/tests/it/spans.rs"]
+#[allow(dead_code, reason = "the tests of telemetry use more of it")]
+mod spans;
 
 /// A file of this folder that is not listed above would never run.
 #[test]
