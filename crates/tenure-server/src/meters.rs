@@ -48,9 +48,25 @@ const NODES_SILENT: Spec = Spec {
     help: "Live workers that did not say in time what they counted; their series are missing in this text.",
 };
 
+const CONDITION_WAITING: Spec = Spec {
+    name: "tenure_condition_waiting",
+    kind: Kind::Gauge,
+    labels: &["credential", "model", "class", "stage"],
+    help: "Sessions of all tenants that are parked on a condition of an upstream; no model is every model of the credential.",
+};
+
 /// The instruments of a server.
-pub const METERS: &[Spec] =
-    &[REQUEST_DURATION, STREAMS_OPEN, PREVIEWS_DROPPED, SESSIONS, OLDEST_QUEUED, NODES, NODES_LEASES, NODES_SILENT];
+pub const METERS: &[Spec] = &[
+    REQUEST_DURATION,
+    STREAMS_OPEN,
+    PREVIEWS_DROPPED,
+    SESSIONS,
+    OLDEST_QUEUED,
+    NODES,
+    NODES_LEASES,
+    NODES_SILENT,
+    CONDITION_WAITING,
+];
 
 /// Counts what a server does.
 #[derive(Debug)]
@@ -63,6 +79,7 @@ pub(crate) struct Meters {
     pub(crate) nodes: Gauge,
     pub(crate) leases_owned: Gauge,
     pub(crate) nodes_silent: Gauge,
+    pub(crate) condition_waiting: Gauge,
 }
 
 impl Meters {
@@ -76,6 +93,7 @@ impl Meters {
             nodes: registry.gauge(&NODES),
             leases_owned: registry.gauge(&NODES_LEASES),
             nodes_silent: registry.gauge(&NODES_SILENT),
+            condition_waiting: registry.gauge(&CONDITION_WAITING),
         }
     }
 

@@ -158,6 +158,11 @@ impl Gauge {
         self.0.change(labels, |number| *number = Number::Plain(value));
     }
 
+    /// Forgets all series, before those that are left are set.
+    pub fn clear(&self) {
+        lock(&self.0.series).clear();
+    }
+
     /// Raises by one for as long as the guard lives.
     pub fn hold(&self) -> Held {
         self.add(&[], 1.0);

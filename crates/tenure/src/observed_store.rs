@@ -4,11 +4,14 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tenure_core::{Agent, AgentId, Environment, EnvironmentId, Event, Input, NodeId, SessionId, TenantId, Timestamp};
+use tenure_core::condition::{Admission, Condition, Report, Settlement};
+use tenure_core::{
+    Agent, AgentId, ConditionId, Environment, EnvironmentId, Event, Input, NodeId, SessionId, TenantId, Timestamp,
+};
 use tenure_store::{
-    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode, NewSession, Node, PastLease, Remembered,
-    SessionQuery, SessionView, Store,
+    Admit, Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, ConditionView, Conditions, Counts, Created,
+    Delivered, Delivery, Due, Error, EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode,
+    NewSession, Node, PastLease, Released, Remembered, SessionQuery, SessionView, Store,
 };
 use tenure_telemetry::{Histogram, Registry, Spec, buckets};
 use tokio::sync::broadcast;
@@ -50,9 +53,9 @@ impl ObservedStore {
 }
 
 macro_rules! pass_on {
-    ($($name:ident($($arg:ident: $kind:ty),*) -> $ok:ty;)*) => {
+    ($port:ident { $($name:ident($($arg:ident: $kind:ty),*) -> $ok:ty;)* } $($rest:tt)*) => {
         #[async_trait]
-        impl Store for ObservedStore {
+        impl $port for ObservedStore {
             $(async fn $name(&self, $($arg: $kind),*) -> Result<$ok, Error> {
                 let started = Instant::now();
                 let result = self.inner.$name($($arg),*).await;
@@ -60,48 +63,64 @@ macro_rules! pass_on {
                 result
             })*
 
-            fn hints(&self) -> broadcast::Receiver<Hint> {
-                self.inner.hints()
-            }
-
-            async fn close(&self) {
-                self.inner.close().await;
-            }
+            $($rest)*
         }
     };
 }
 
 pass_on! {
-    create(new: NewSession) -> Created;
-    deliver(delivery: Delivery) -> Delivered;
-    claim(claim: Claim) -> Vec<Leased>;
-    commit(checkpoint: Checkpoint) -> Committed;
-    release(lease: &Lease) -> ();
-    register(node: NewNode) -> ();
-    heartbeat(beat: Beat) -> BeatReply;
-    controls(node: NodeId) -> Vec<SessionId>;
-    sweep(seen: &[(NodeId, u64)]) -> Vec<SessionId>;
-    retire(node: NodeId) -> ();
-    due(limit: usize) -> Due;
-    nodes() -> Vec<Node>;
-    session(tenant: &TenantId, id: SessionId) -> Option<SessionView>;
-    sessions(query: SessionQuery) -> Vec<SessionView>;
-    sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
-    counts() -> Counts;
-    events(query: EventQuery) -> Vec<Event>;
-    leases(query: LeaseQuery) -> Vec<PastLease>;
-    remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
-    inbox(session: SessionId) -> Vec<(u64, Input)>;
-    annotate(tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> ();
-    delete(tenant: &TenantId, id: SessionId) -> ();
-    put_agent(agent: Agent, idempotency: Option<Idempotency>) -> Agent;
-    agent(tenant: &TenantId, id: AgentId, version: Option<u32>) -> Option<Agent>;
-    agents(query: CatalogQuery) -> Vec<Agent>;
-    agent_versions(tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Vec<Agent>;
-    archive_agent(tenant: &TenantId, id: AgentId) -> Agent;
-    put_environment(environment: Environment, idempotency: Option<Idempotency>) -> Environment;
-    environment(tenant: &TenantId, id: EnvironmentId) -> Option<Environment>;
-    environments(query: CatalogQuery) -> Vec<Environment>;
-    delete_environment(tenant: &TenantId, id: EnvironmentId) -> ();
-    now() -> Timestamp;
+    Conditions {
+        report_condition(report: Report) -> Condition;
+        admit(admit: Admit) -> Admission;
+        settle_probe(id: ConditionId, number: u64, settlement: Settlement) -> bool;
+        release_waiting() -> Released;
+        conditions(tenant: Option<TenantId>) -> Vec<ConditionView>;
+        clear_condition(id: ConditionId) -> Option<Condition>;
+        hasten_condition(id: ConditionId) -> Option<Condition>;
+    }
+}
+
+pass_on! {
+    Store {
+        create(new: NewSession) -> Created;
+        deliver(delivery: Delivery) -> Delivered;
+        claim(claim: Claim) -> Vec<Leased>;
+        commit(checkpoint: Checkpoint) -> Committed;
+        release(lease: &Lease) -> ();
+        register(node: NewNode) -> ();
+        heartbeat(beat: Beat) -> BeatReply;
+        controls(node: NodeId) -> Vec<SessionId>;
+        sweep(seen: &[(NodeId, u64)]) -> Vec<SessionId>;
+        retire(node: NodeId) -> ();
+        due(limit: usize) -> Due;
+        nodes() -> Vec<Node>;
+        session(tenant: &TenantId, id: SessionId) -> Option<SessionView>;
+        sessions(query: SessionQuery) -> Vec<SessionView>;
+        sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
+        counts() -> Counts;
+        events(query: EventQuery) -> Vec<Event>;
+        leases(query: LeaseQuery) -> Vec<PastLease>;
+        remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
+        inbox(session: SessionId) -> Vec<(u64, Input)>;
+        annotate(tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> ();
+        delete(tenant: &TenantId, id: SessionId) -> ();
+        put_agent(agent: Agent, idempotency: Option<Idempotency>) -> Agent;
+        agent(tenant: &TenantId, id: AgentId, version: Option<u32>) -> Option<Agent>;
+        agents(query: CatalogQuery) -> Vec<Agent>;
+        agent_versions(tenant: &TenantId, id: AgentId, query: CatalogQuery) -> Vec<Agent>;
+        archive_agent(tenant: &TenantId, id: AgentId) -> Agent;
+        put_environment(environment: Environment, idempotency: Option<Idempotency>) -> Environment;
+        environment(tenant: &TenantId, id: EnvironmentId) -> Option<Environment>;
+        environments(query: CatalogQuery) -> Vec<Environment>;
+        delete_environment(tenant: &TenantId, id: EnvironmentId) -> ();
+        now() -> Timestamp;
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.inner.hints()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
 }

@@ -17,8 +17,9 @@ use reqwest::Client;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::error::Code;
+use tenure_api::event::class_word;
 use tenure_api::node::{METRICS_PATH, NODE_KEY_HEADER};
-use tenure_store::Node;
+use tenure_store::{ConditionView, Node};
 use tenure_telemetry::{Family, Format, merge, write};
 
 /// How long a worker may take to say what it counted.
@@ -70,6 +71,13 @@ async fn look(state: &ServerState) -> Result<Vec<Node>> {
     meters.nodes.set(&["alive"], alive.len() as f64);
     meters.nodes.set(&["dead"], dead.len() as f64);
     meters.leases_owned.set(&[], alive.iter().map(|node| node.leases).sum::<u64>() as f64);
+    let conditions = state.store().conditions(None).await?;
+    meters.condition_waiting.clear();
+    for ConditionView { condition, waiting } in conditions {
+        let model = condition.key.model.as_deref().unwrap_or_default();
+        let labels = [&condition.key.credential, model, class_word(condition.class), condition.stage.name()];
+        meters.condition_waiting.set(&labels, waiting as f64);
+    }
     Ok(alive)
 }
 

@@ -9,6 +9,7 @@ use axum::{Json, Router};
 use serde_json::json;
 use std::collections::BTreeMap;
 use tenure_api::node::{METRICS_PATH, NODE_KEY_HEADER};
+use tenure_core::*;
 
 async fn scrape(house: &House, query: &str) -> BTreeMap<String, f64> {
     let reply = house.call(Method::GET, &format!("/metrics{query}"), None, &[("x-api-key", READ_KEY)]).await;
@@ -104,4 +105,26 @@ async fn series_of_live_workers_carry_their_name_and_silent_ones_are_counted() {
     // Set while the workers were asked; the text has it.
     assert_eq!(told["tenure_nodes_silent"], 1.0);
     assert!(!scrape(&house, "?nodes=none").await.contains_key(&series));
+}
+
+#[tokio::test]
+async fn what_waits_on_a_condition_is_counted_while_it_is_known() {
+    let house = House::new();
+    let report = condition::Report {
+        id: ConditionId::from_bits(1),
+        key: condition::ConditionKey { credential: "p".into(), model: Some("p/priced".into()) },
+        class: failure::Class::RateLimit,
+        message: "slow down".into(),
+        hint: Some(1_000),
+        policy: retry::Policy::default(),
+        random: 0,
+        sent_at: Timestamp(0),
+        probe: None,
+        allowed: None,
+    };
+    let condition = house.store.report_condition(report).await.unwrap();
+    let series = "tenure_condition_waiting{credential=\"p\",model=\"p/priced\",class=\"rate_limit\",stage=\"open\"}";
+    assert_eq!(scrape(&house, "").await.get(series), Some(&0.0));
+    house.store.clear_condition(condition.id).await.unwrap();
+    assert!(!scrape(&house, "").await.contains_key(series), "not as open any more");
 }
