@@ -3,7 +3,7 @@
 //! One layer of retries only: this client makes none (promise P10). It follows no redirects, uses no
 //! proxy that the configuration does not name, and unpacks no compressed bodies.
 
-use crate::config::ProviderConfig;
+use crate::config::{ProviderConfig, Timeouts};
 use crate::decoder::Decoder;
 use crate::dialect::{self, HttpRequest};
 use crate::model::{CallContext, Model, StreamEvent, check_history};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete, plain, unreachable};
 use tenure_core::redact::Masker;
 use tenure_core::{Answer, Prompt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Most bytes that are read of a reply that is no stream; providers' errors are shorter.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -40,7 +40,7 @@ impl Provider {
 
     fn connect(&self) -> reqwest::Result<reqwest::Client> {
         let builder = reqwest::Client::builder()
-            .connect_timeout(self.config.timeouts.connect)
+            .connect_timeout(self.config.timeouts("").connect)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")));
@@ -54,7 +54,7 @@ impl Provider {
     /// The key, read now, so that a changed one works without a restart.
     async fn key(&self) -> Result<Option<String>, Failure> {
         let missing = |message: String| Failure { kind: "missing_key".to_owned(), ..plain(Class::Credential, message) };
-        let (key, place) = match (&self.config.api_key_file, &self.config.api_key_env) {
+        let (key, place) = match (&self.config.api_key_file, self.config.key_env()) {
             (Some(path), _) => {
                 let read = tokio::fs::read_to_string(path).await;
                 let key =
@@ -84,11 +84,12 @@ impl Provider {
 pub(crate) struct HttpModel {
     provider: Arc<Provider>,
     full_name: String,
+    timeouts: Timeouts,
 }
 
 impl HttpModel {
-    pub(crate) fn new(provider: Arc<Provider>, full_name: String) -> Self {
-        Self { provider, full_name }
+    pub(crate) fn new(provider: Arc<Provider>, full_name: String, timeouts: Timeouts) -> Self {
+        Self { provider, full_name, timeouts }
     }
 
     async fn attempt(
@@ -117,19 +118,23 @@ impl HttpModel {
         key: Option<&str>,
         on_event: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Answer, Failure> {
-        let timeouts = self.provider.config.timeouts;
+        let timeouts = &self.timeouts;
         let headers = headers(&request, &self.provider.config, key)?;
         let sent = self.provider.http()?.post(&request.url).headers(headers).body(request.body).send();
-        let reply = timeout(timeouts.first_byte, sent)
+        let first_byte = Instant::now() + timeouts.first_byte;
+        let reply = timeout_at(first_byte, sent)
             .await
             .map_err(|_| slow("first_byte_timeout", "no reply", timeouts.first_byte))?
-            .map_err(|error| unreachable(format!("the provider cannot be reached: {}", chain(&error.without_url()))))?;
+            .map_err(|error| broken(error.without_url(), timeouts))?;
+        if let Some(failure) = compressed(&reply) {
+            return Err(failure);
+        }
         if !is_stream(&reply) {
             return Err(refusal(reply, timeouts.idle).await);
         }
         let request_id = header(reply.headers(), "request-id").or_else(|| header(reply.headers(), "x-request-id"));
         on_event(StreamEvent::Started { request_id: request_id.clone() });
-        let mut answer = read(reply, &mut *decoder, timeouts.idle, on_event).await.map_err(|mut failure| {
+        let mut answer = read(reply, &mut *decoder, first_byte, timeouts, on_event).await.map_err(|mut failure| {
             failure.request_id = failure.request_id.or_else(|| request_id.clone());
             failure.status = failure.status.or(Some(200));
             failure
@@ -147,7 +152,7 @@ impl Model for HttpModel {
         _: &CallContext,
         on_event: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Answer, Failure> {
-        let total = self.provider.config.timeouts.total;
+        let total = self.timeouts.total;
         timeout(total, self.attempt(prompt, on_event))
             .await
             .unwrap_or_else(|_| Err(slow("total_timeout", "no whole answer", total)))
@@ -158,11 +163,14 @@ impl Model for HttpModel {
 async fn read(
     mut reply: reqwest::Response,
     decoder: &mut dyn Decoder,
-    idle: Duration,
+    first_byte: Instant,
+    timeouts: &Timeouts,
     on_event: &mut (dyn FnMut(StreamEvent) + Send),
 ) -> Result<Answer, Failure> {
+    let mut limit = Limit::FirstByte(first_byte);
+    let (mut progress, mut progress_at) = (decoder.progress(), Instant::now());
     loop {
-        match timeout(idle, reply.chunk()).await {
+        match timeout_at(limit.at(), reply.chunk()).await {
             Ok(Ok(Some(bytes))) => decoder.push(&bytes, on_event)?,
             Ok(Ok(None)) => break,
             // What broke after the marker does not matter; before it, `finish` says incomplete.
@@ -174,9 +182,7 @@ async fn read(
             }
             Err(_) => {
                 return decoder.finish(on_event).map_err(|failure| match failure.class {
-                    Class::Incomplete => {
-                        Failure { class: Class::Incomplete, ..slow("idle_timeout", "nothing more of the answer", idle) }
-                    }
+                    Class::Incomplete => limit.failure(timeouts),
                     _ => failure,
                 });
             }
@@ -184,8 +190,60 @@ async fn read(
         if decoder.is_complete() {
             break;
         }
+        let now = Instant::now();
+        if decoder.progress() != progress {
+            (progress, progress_at) = (decoder.progress(), now);
+        }
+        let (idle, stuck) = (now + timeouts.idle, progress_at + timeouts.progress);
+        limit = if idle <= stuck { Limit::Idle(idle) } else { Limit::Progress(stuck) };
     }
     decoder.finish(on_event)
+}
+
+/// The time limit that comes first.
+#[derive(Clone, Copy)]
+enum Limit {
+    FirstByte(Instant),
+    Idle(Instant),
+    Progress(Instant),
+}
+
+impl Limit {
+    fn at(self) -> Instant {
+        match self {
+            Self::FirstByte(at) | Self::Idle(at) | Self::Progress(at) => at,
+        }
+    }
+
+    fn failure(self, timeouts: &Timeouts) -> Failure {
+        let incomplete = |failure: Failure| Failure { class: Class::Incomplete, ..failure };
+        match self {
+            Self::FirstByte(_) => slow("first_byte_timeout", "no byte of the answer", timeouts.first_byte),
+            Self::Idle(_) => incomplete(slow("idle_timeout", "nothing more of the answer", timeouts.idle)),
+            Self::Progress(_) => {
+                incomplete(slow("progress_timeout", "signs of life, but nothing more of the answer", timeouts.progress))
+            }
+        }
+    }
+}
+
+/// A call that ended before there was a reply.
+fn broken(error: reqwest::Error, timeouts: &Timeouts) -> Failure {
+    if error.is_connect() && error.is_timeout() {
+        return slow("connect_timeout", "no connection to the provider", timeouts.connect);
+    }
+    let what = if error.is_connect() { "the provider cannot be reached" } else { "no reply that can be read" };
+    unreachable(format!("{what}: {}", chain(&error)))
+}
+
+/// A reply in a form that was not asked for; unpacking it unasked would open the door to bombs
+/// (hazard Z-42).
+fn compressed(reply: &reqwest::Response) -> Option<Failure> {
+    let encoding = header(reply.headers(), "content-encoding")?;
+    let is_plain = encoding.trim().is_empty() || encoding.trim().eq_ignore_ascii_case("identity");
+    let message = format!("the reply is compressed ({encoding:.20}), which was not asked for");
+    let status = Some(reply.status().as_u16());
+    (!is_plain).then(|| Failure { kind: "compressed_reply".to_owned(), status, ..unreachable(message) })
 }
 
 fn headers(request: &HttpRequest, config: &ProviderConfig, key: Option<&str>) -> Result<HeaderMap, Failure> {
@@ -226,13 +284,15 @@ async fn refusal(mut reply: reqwest::Response, idle: Duration) -> Failure {
         .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
         .collect();
     let mut body = Vec::new();
-    while body.len() < MAX_ERROR_BYTES {
-        match timeout(idle, reply.chunk()).await {
-            Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes[..bytes.len().min(MAX_ERROR_BYTES - body.len())]),
-            // Status and headers are worth more than the rest of the body.
-            Ok(Ok(None) | Err(_)) | Err(_) => break,
+    let read = async {
+        while body.len() < MAX_ERROR_BYTES
+            && let Ok(Some(bytes)) = reply.chunk().await
+        {
+            body.extend_from_slice(&bytes[..bytes.len().min(MAX_ERROR_BYTES - body.len())]);
         }
-    }
+    };
+    // Status and headers are worth more than the rest of a body that does not come.
+    let _ = timeout(idle, read).await;
     classify(&Reply { status, body: &String::from_utf8_lossy(&body), headers: &headers })
 }
 

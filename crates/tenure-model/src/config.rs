@@ -15,6 +15,12 @@ pub enum DialectName {
     Anthropic,
     /// OpenAI Chat Completions, which most gateways and local servers speak too.
     OpenAi,
+    /// OpenAI Responses.
+    Responses,
+    /// Gemini.
+    Gemini,
+    /// Ollama's own API.
+    Ollama,
     /// Plays scenario files.
     Script,
 }
@@ -25,6 +31,9 @@ impl DialectName {
         match self {
             Self::Anthropic => "anthropic",
             Self::OpenAi => "openai",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
             Self::Script => "script",
         }
     }
@@ -33,8 +42,43 @@ impl DialectName {
     pub fn default_base_url(self) -> Option<&'static str> {
         match self {
             Self::Anthropic => Some("https://api.anthropic.com"),
-            Self::OpenAi => Some("https://api.openai.com/v1"),
+            Self::OpenAi | Self::Responses => Some("https://api.openai.com/v1"),
+            Self::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+            Self::Ollama => Some("http://127.0.0.1:11434"),
             Self::Script => None,
+        }
+    }
+
+    /// The environment variable in which users of the dialect's own provider keep their key.
+    pub fn default_key_env(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::OpenAi | Self::Responses => Some("OPENAI_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Ollama | Self::Script => None,
+        }
+    }
+
+    /// The time limits where nothing is configured.
+    pub fn default_timeouts(self) -> Timeouts {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let remote = Timeouts {
+            connect: Duration::from_secs(10),
+            first_byte: minutes(2),
+            idle: minutes(2),
+            progress: minutes(10),
+            total: minutes(30),
+        };
+        match self {
+            Self::Anthropic | Self::OpenAi | Self::Responses | Self::Gemini | Self::Script => remote,
+            // A server on this machine loads its model first and may read a long prompt slowly.
+            Self::Ollama => Timeouts {
+                first_byte: minutes(15),
+                idle: minutes(10),
+                progress: minutes(15),
+                total: minutes(120),
+                ..remote
+            },
         }
     }
 }
@@ -54,7 +98,7 @@ pub struct ProviderConfig {
     /// Where it listens; the dialect's own provider if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// Environment variable that holds the key.
+    /// Environment variable that holds the key; see [`ProviderConfig::key_env`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// File that holds the key; read at every call, so that a new key works at once.
@@ -65,7 +109,10 @@ pub struct ProviderConfig {
     pub headers: BTreeMap<String, String>,
     /// Time limits of a call.
     #[serde(default)]
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutsConfig,
+    /// Time limits of some models, by name; what is left out is the provider's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub model_timeouts: BTreeMap<String, TimeoutsConfig>,
     /// Prices by model name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prices: BTreeMap<String, PriceConfig>,
@@ -105,7 +152,8 @@ impl ProviderConfig {
             api_key_env: None,
             api_key_file: None,
             headers: BTreeMap::new(),
-            timeouts: Timeouts::default(),
+            timeouts: TimeoutsConfig::default(),
+            model_timeouts: BTreeMap::new(),
             prices: BTreeMap::new(),
             max_output_tokens: None,
             models: Vec::new(),
@@ -120,6 +168,24 @@ impl ProviderConfig {
         self.base_url.as_deref().or(self.dialect.default_base_url())
     }
 
+    /// The environment variable that holds the key: the configured one, else the usual one of the
+    /// dialect's own provider. An address of one's own gets no key that was not meant for it.
+    pub fn key_env(&self) -> Option<&str> {
+        let is_own = self.base_url.as_deref().is_none_or(|url| Some(url) == self.dialect.default_base_url());
+        let is_said = self.api_key_file.is_some() || self.headers.keys().any(|name| is_key_header(name));
+        let usual = if is_own && !is_said { self.dialect.default_key_env() } else { None };
+        self.api_key_env.as_deref().or(usual)
+    }
+
+    /// The time limits of a model: its own, else the provider's, else the dialect's.
+    pub fn timeouts(&self, model_name: &str) -> Timeouts {
+        let of_provider = self.timeouts.over(self.dialect.default_timeouts());
+        match self.model_timeouts.get(model_name) {
+            Some(of_model) => of_model.over(of_provider),
+            None => of_provider,
+        }
+    }
+
     /// The price of a model; a script costs nothing.
     pub fn price(&self, model_name: &str) -> Option<Price> {
         let free = Price { input: 0, output: 0, cache_read: 0, cache_write: 0 };
@@ -130,41 +196,66 @@ impl ProviderConfig {
     }
 }
 
+/// Whether a header is one that carries keys in some dialect.
+fn is_key_header(name: &str) -> bool {
+    ["authorization", "x-api-key", "x-goog-api-key"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
 fn hide_values<S: Serializer>(headers: &BTreeMap<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(headers.keys().map(|name| (name, "[redacted]")))
 }
 
-/// Time limits of a call, written as texts such as `"500ms"`, `"10s"`, `"30m"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
+/// Time limits of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// To connect.
-    #[serde(deserialize_with = "read_span", serialize_with = "write_span")]
     pub connect: Duration,
-    /// Until the first byte of the reply; local servers can be silent for minutes before it.
-    #[serde(deserialize_with = "read_span", serialize_with = "write_span")]
+    /// Until the first byte of the answer; local servers can be silent for minutes before it.
     pub first_byte: Duration,
-    /// Between two pieces of the reply.
-    #[serde(deserialize_with = "read_span", serialize_with = "write_span")]
+    /// Between two bytes of the answer, whatever they say.
     pub idle: Duration,
+    /// Between two pieces of the answer: pings are signs of life, but no progress.
+    pub progress: Duration,
     /// For the whole call.
-    #[serde(deserialize_with = "read_span", serialize_with = "write_span")]
     pub total: Duration,
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self { connect: seconds(10), first_byte: seconds(120), idle: seconds(120), total: seconds(30 * 60) }
+/// Time limits as they are configured, written as texts such as `"500ms"`, `"10s"`, `"30m"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "as in Timeouts")]
+pub struct TimeoutsConfig {
+    #[serde(deserialize_with = "read_span", serialize_with = "write_span", skip_serializing_if = "Option::is_none")]
+    pub connect: Option<Duration>,
+    #[serde(deserialize_with = "read_span", serialize_with = "write_span", skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<Duration>,
+    #[serde(deserialize_with = "read_span", serialize_with = "write_span", skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Duration>,
+    #[serde(deserialize_with = "read_span", serialize_with = "write_span", skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Duration>,
+    #[serde(deserialize_with = "read_span", serialize_with = "write_span", skip_serializing_if = "Option::is_none")]
+    pub total: Option<Duration>,
+}
+
+impl TimeoutsConfig {
+    /// These limits, and the others where nothing is said.
+    fn over(&self, other: Timeouts) -> Timeouts {
+        Timeouts {
+            connect: self.connect.unwrap_or(other.connect),
+            first_byte: self.first_byte.unwrap_or(other.first_byte),
+            idle: self.idle.unwrap_or(other.idle),
+            progress: self.progress.unwrap_or(other.progress),
+            total: self.total.unwrap_or(other.total),
+        }
     }
 }
 
 /// Longest time limit that is taken; a longer one is a mistake.
 const MAX_SPAN: Duration = Duration::from_secs(24 * 3_600);
 
-fn read_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+fn read_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    span(&text).ok_or_else(|| {
+    span(&text).map(Some).ok_or_else(|| {
         serde::de::Error::custom(format!(
             "{text:?} is not a time limit; write for example \"500ms\", \"10s\" or \"30m\", at most \"24h\""
         ))
@@ -185,7 +276,8 @@ fn span(text: &str) -> Option<Duration> {
     (!span.is_zero() && span <= MAX_SPAN).then_some(span)
 }
 
-fn write_span<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+fn write_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    let Some(span) = span else { return serializer.serialize_none() };
     let millis = span.as_millis();
     let text = if millis.is_multiple_of(1_000) { format!("{}s", millis / 1_000) } else { format!("{millis}ms") };
     serializer.serialize_str(&text)
@@ -233,7 +325,11 @@ impl PriceConfig {
         let micros = |usd: f64| (usd * 1e6).round() as u64;
         let write_factor = match dialect {
             DialectName::Anthropic => ANTHROPIC_CACHE_WRITE,
-            DialectName::OpenAi | DialectName::Script => 1.0,
+            DialectName::OpenAi
+            | DialectName::Responses
+            | DialectName::Gemini
+            | DialectName::Ollama
+            | DialectName::Script => 1.0,
         };
         Price {
             input: micros(self.input),
@@ -261,13 +357,44 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert_eq!(config.timeouts.idle, Duration::from_millis(500));
+        let timeouts = config.timeouts("m");
+        assert_eq!((timeouts.idle, timeouts.progress), (Duration::from_millis(500), Duration::from_secs(600)));
         let price = Price { input: 3_000_000, output: 15_000_000, cache_read: 300_000, cache_write: 3_750_000 };
         assert_eq!(config.price("m"), Some(price));
         assert_eq!(config.price("other"), None);
         assert!(!format!("{config:?}").contains("x-team"));
         let shown = toml::to_string(&config).unwrap();
         assert!(shown.contains("x-team = \"[redacted]\""), "{shown}");
+    }
+
+    #[test]
+    fn time_limits_are_the_models_then_the_providers_then_the_dialects() {
+        let config: ProviderConfig = toml::from_str(
+            r#"
+            dialect = "ollama"
+            timeouts = { idle = "1m" }
+            model_timeouts = { "big" = { first_byte = "40m" } }
+            "#,
+        )
+        .unwrap();
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let (big, other) = (config.timeouts("big"), config.timeouts("other"));
+        assert_eq!((big.first_byte, big.idle, big.total), (minutes(40), minutes(1), minutes(120)));
+        assert_eq!((other.first_byte, other.idle), (minutes(15), minutes(1)));
+        assert_eq!(ProviderConfig::new(DialectName::OpenAi).timeouts("m").first_byte, minutes(2));
+    }
+
+    #[test]
+    fn the_usual_key_goes_to_the_dialects_own_provider_alone() {
+        let mut config = ProviderConfig::new(DialectName::Gemini);
+        assert_eq!(config.key_env(), Some("GEMINI_API_KEY"));
+        config.base_url = Some("https://gateway.example.com".to_owned());
+        assert_eq!(config.key_env(), None);
+        config.api_key_env = Some("MINE".to_owned());
+        assert_eq!(config.key_env(), Some("MINE"));
+        assert_eq!(ProviderConfig::new(DialectName::Ollama).key_env(), None);
+        let file = ProviderConfig { api_key_file: Some("k".into()), ..ProviderConfig::new(DialectName::OpenAi) };
+        assert_eq!(file.key_env(), None);
     }
 
     #[test]

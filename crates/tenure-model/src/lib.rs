@@ -13,19 +13,26 @@
 //! Absent on purpose: retries. A call is one attempt; the core decides about the next one.
 
 mod anthropic;
+mod attachment;
 mod client;
 mod config;
 mod decoder;
 mod dialect;
+mod gemini;
+mod lines;
 mod model;
+mod ollama;
 mod openai;
 mod providers;
+mod reason;
+mod responses;
 mod sse;
+mod verbatim;
 
 pub mod script;
 
-pub use config::{DialectName, PriceConfig, ProviderConfig, Timeouts};
-pub use decoder::{Decoder, MAX_ANSWER_BYTES};
+pub use config::{DialectName, PriceConfig, ProviderConfig, Timeouts, TimeoutsConfig};
+pub use decoder::{Decoder, MAX_ANSWER_BLOCKS, MAX_ANSWER_BYTES};
 pub use dialect::{HttpRequest, decoder, request};
 pub use model::{BlockPreview, CallContext, ConfigProblem, Model, Models, Resolved, StreamEvent};
 pub use providers::{DEFAULT_MAX_OUTPUT_TOKENS, Providers};

@@ -82,7 +82,10 @@ impl Providers {
         let speaks = |dialect| self.providers.values().filter(move |provider| provider.config.dialect == dialect);
         let by_name = match name {
             _ if name.starts_with("claude") => speaks(DialectName::Anthropic).next(),
-            _ if name.starts_with("gpt-") => speaks(DialectName::OpenAi).next(),
+            _ if name.starts_with("gpt-") => {
+                speaks(DialectName::OpenAi).next().or_else(|| speaks(DialectName::Responses).next())
+            }
+            _ if name.starts_with("gemini") => speaks(DialectName::Gemini).next(),
             _ => None,
         };
         let mut real = self.providers.values().filter(|provider| provider.config.dialect != DialectName::Script);
@@ -114,8 +117,13 @@ impl Models for Providers {
         let (provider, model_name) = self.find(name)?;
         let full_name = format!("{}/{model_name}", provider.name);
         let model: Arc<dyn Model> = match provider.config.dialect {
-            DialectName::Anthropic | DialectName::OpenAi => {
-                Arc::new(HttpModel::new(provider.clone(), full_name.clone()))
+            DialectName::Anthropic
+            | DialectName::OpenAi
+            | DialectName::Responses
+            | DialectName::Gemini
+            | DialectName::Ollama => {
+                let timeouts = provider.config.timeouts(model_name);
+                Arc::new(HttpModel::new(provider.clone(), full_name.clone(), timeouts))
             }
             DialectName::Script => {
                 let library = self.libraries.get(&provider.name).expect("every script provider has a library");
@@ -152,9 +160,15 @@ fn check(name: &str, config: &ProviderConfig) -> Result<(), ConfigProblem> {
         if !is_http {
             return problem(
                 format!("base_url {url:?} is not an http or https address"),
-                "write for example base_url = \"http://127.0.0.1:11434/v1\"",
+                "write for example base_url = \"https://gateway.example.com/v1\"",
             );
         }
+    }
+    if let Some((model, _)) = config.model_timeouts.iter().find(|(_, timeouts)| timeouts.connect.is_some()) {
+        return problem(
+            format!("has a time limit to connect for the model {model:?}; connections belong to the provider"),
+            "write it as timeouts = { connect = \"10s\" }",
+        );
     }
     if config.api_key_env.is_some() && config.api_key_file.is_some() {
         return problem("has both api_key_env and api_key_file".to_owned(), "keep one of them");

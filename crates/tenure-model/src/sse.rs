@@ -19,6 +19,9 @@ pub struct SseEvent {
     pub name: String,
     /// Its data lines, joined with LF.
     pub data: String,
+    /// It is no event of the standard but JSON that stands in the stream without `data:`, as errors
+    /// of providers and proxies sometimes do.
+    pub is_bare: bool,
 }
 
 /// An event was larger than [`MAX_EVENT_BYTES`].
@@ -46,11 +49,10 @@ impl SseReader {
             self.is_after_cr = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.line.extend_from_slice(&bytes[..end]);
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             let is_cr = bytes[end] == b'\r';
+            self.end_line(&bytes[..end])?;
             bytes = &bytes[end + 1..];
-            self.end_line()?;
             if is_cr {
                 // The line ends here at once; a LF that follows belongs to it, now or in the next chunk.
                 match bytes.strip_prefix(b"\n") {
@@ -59,15 +61,16 @@ impl SseReader {
                 }
             }
         }
+        self.check_size(bytes.len())?;
         self.line.extend_from_slice(bytes);
-        self.check_size()
+        Ok(())
     }
 
     /// Ends the stream: an open last event is given too.
     pub fn finish(&mut self) {
         if !self.line.is_empty() {
             // Its size was checked when its bytes came.
-            let _ = self.end_line();
+            let _ = self.end_line(b"");
         }
         self.dispatch();
     }
@@ -77,32 +80,49 @@ impl SseReader {
         self.ready.pop_front()
     }
 
-    fn check_size(&self) -> Result<(), TooLarge> {
-        if self.line.len() + self.open.data.len() > MAX_EVENT_BYTES { Err(TooLarge) } else { Ok(()) }
+    fn check_size(&self, more: usize) -> Result<(), TooLarge> {
+        let size = self.line.len() + self.open.data.len() + self.open.name.len() + more;
+        if size > MAX_EVENT_BYTES { Err(TooLarge) } else { Ok(()) }
     }
 
-    fn end_line(&mut self) -> Result<(), TooLarge> {
-        self.check_size()?;
+    /// Takes a whole line: what is held of it, and its last bytes.
+    fn end_line(&mut self, last: &[u8]) -> Result<(), TooLarge> {
+        self.check_size(last.len())?;
+        if self.line.is_empty() {
+            self.line(last);
+            return Ok(());
+        }
         let mut line = std::mem::take(&mut self.line);
-        if !self.has_first_line {
-            self.has_first_line = true;
-            if line.starts_with(BYTE_ORDER_MARK) {
-                line.drain(..BYTE_ORDER_MARK.len());
-            }
-        }
-        if line.is_empty() {
-            self.dispatch();
-        } else {
-            self.field(&String::from_utf8_lossy(&line));
-        }
+        line.extend_from_slice(last);
+        self.line(&line);
         // Keeps the allocation for the next line.
         line.clear();
         self.line = line;
         Ok(())
     }
 
+    fn line(&mut self, mut line: &[u8]) {
+        if !self.has_first_line {
+            self.has_first_line = true;
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
+        if line.is_empty() {
+            self.dispatch();
+        } else {
+            self.field(&String::from_utf8_lossy(line));
+        }
+    }
+
     fn field(&mut self, line: &str) {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        if self.open.is_bare {
+            if !matches!(name, "event" | "data") {
+                self.open.data.push('\n');
+                self.open.data.push_str(line);
+                return;
+            }
+            self.dispatch();
+        }
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "event" => value.clone_into(&mut self.open.name),
@@ -112,6 +132,11 @@ impl SseReader {
                 }
                 self.has_data = true;
                 self.open.data.push_str(value);
+            }
+            // No field of the standard begins like this.
+            _ if line.starts_with(['{', '[']) && !self.has_data => {
+                self.open = SseEvent { name: String::new(), data: line.to_owned(), is_bare: true };
+                self.has_data = true;
             }
             // Comments have an empty name; ids and retry times mean nothing to a POST.
             _ => {}
@@ -141,7 +166,7 @@ mod tests {
     }
 
     fn event(name: &str, data: &str) -> SseEvent {
-        SseEvent { name: name.to_owned(), data: data.to_owned() }
+        SseEvent { name: name.to_owned(), data: data.to_owned(), is_bare: false }
     }
 
     #[test]
@@ -182,6 +207,17 @@ mod tests {
     #[test]
     fn empty_data_is_an_event_and_no_data_is_none() {
         assert_eq!(read(&[b"data:\n\nevent: x\n\nid: 3\nretry: 9\n\n"]), vec![event("", "")]);
+    }
+
+    #[test]
+    fn json_that_stands_in_the_stream_without_data_is_given_whole() {
+        let bare = |data: &str| SseEvent { data: data.to_owned(), is_bare: true, ..SseEvent::default() };
+        let text = "data: 1\n\n[{\r\n  \"error\": {\r\n    \"code\": 503\r\n  }\r\n}]\r\n";
+        let expected = vec![event("", "1"), bare("[{\n  \"error\": {\n    \"code\": 503\n  }\n}]")];
+        assert_eq!(read(&[text.as_bytes()]), expected);
+        assert_eq!(read(&text.as_bytes().chunks(1).collect::<Vec<_>>()), expected);
+        assert_eq!(read(&[b"{\"a\":1}\ndata: 2\n\n"]), vec![bare("{\"a\":1}"), event("", "2")]);
+        assert_eq!(read(&[b"data: 1\n{\"a\":1}\n\n"]), vec![event("", "1")], "not in the middle of an event");
     }
 
     #[test]

@@ -222,7 +222,7 @@ fn secrets(config: &Config) -> Result<Vec<String>> {
     let mut secrets =
         vec![secret_file(&config.api_key_file(), "tk")?, secret_file(&config.data.join(NODE_KEY), "node")?];
     for provider in config.providers.values() {
-        secrets.extend(provider.api_key_env.as_ref().and_then(|name| std::env::var(name).ok()));
+        secrets.extend(provider.key_env().and_then(|name| std::env::var(name).ok()));
         let file = provider.api_key_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
         secrets.extend(file.map(|key| key.trim().to_owned()));
         secrets.extend(provider.headers.values().cloned());

@@ -7,14 +7,14 @@
 //! Blocks that we do not know are kept verbatim and ride along with their neighbour. Plain text and
 //! plain tool calls are not kept twice: they are written again from their parts.
 
-use crate::decoder::{EventError, OnEvent, Protocol, SseDecoder, tool_input};
+use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, SseDecoder, tool_input};
 use crate::model::{BlockPreview, StreamEvent};
 use crate::sse::SseEvent;
+use crate::verbatim::{is_nothing, kept};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use tenure_core::failure::{Reply, classify};
 use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean_surrogates};
 
 /// A reader for one answer of `model` (`provider/model`).
@@ -59,8 +59,10 @@ enum Kind {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(borrow, rename = "type")]
+    #[serde(borrow, rename = "type", default)]
     kind: Cow<'a, str>,
+    #[serde(default)]
+    error: Value,
     #[serde(default)]
     index: u64,
     #[serde(borrow, default)]
@@ -74,18 +76,19 @@ struct Envelope<'a> {
 }
 
 impl Protocol for Messages {
-    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<(), EventError> {
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Sign, EventError> {
         if event.data.trim().is_empty() {
-            return Ok(());
+            return Ok(Sign::Life);
         }
         if event.name == "error" {
-            return Err(failed(&event.data));
+            return Err(EventError::of_error(&event.data));
         }
         let data = clean_surrogates(&event.data);
-        let envelope: Envelope<'_> =
-            serde_json::from_str(&data).map_err(|error| EventError::Unreadable(error.to_string()))?;
+        let envelope: Envelope<'_> = serde_json::from_str(&data).map_err(|error| EventError::unreadable(&error))?;
         match &*envelope.kind {
-            "error" => return Err(failed(&event.data)),
+            "error" => return Err(EventError::of_error(&event.data)),
+            // Some gateways send their own error without a type around it.
+            "" if !is_nothing(&envelope.error) => return Err(EventError::of_error(&event.data)),
             "message_start" => self.count(&envelope.message["usage"]),
             "content_block_start" => self.start(envelope.index, envelope.content_block, on_event)?,
             "content_block_delta" => self.delta(envelope.index, envelope.delta, on_event),
@@ -102,9 +105,9 @@ impl Protocol for Messages {
             }
             "message_stop" => self.is_done = true,
             // `ping`, and events that do not exist yet.
-            _ => {}
+            _ => return Ok(Sign::Life),
         }
-        Ok(())
+        Ok(Sign::Progress)
     }
 
     fn is_complete(&self) -> bool {
@@ -150,8 +153,11 @@ impl Messages {
         let Some(start) = start else {
             return Err(EventError::Unreadable("a block starts without content_block".to_owned()));
         };
+        if self.blocks.len() >= MAX_ANSWER_BLOCKS {
+            return Err(EventError::too_many_blocks());
+        }
         let fields: Map<String, Value> =
-            serde_json::from_str(start.get()).map_err(|error| EventError::Unreadable(error.to_string()))?;
+            serde_json::from_str(start.get()).map_err(|error| EventError::unreadable(&error))?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, preview, first) = match &*text("type") {
             "text" => (Kind::Text(String::new()), None, text("text")),
@@ -179,9 +185,10 @@ impl Messages {
             "signature_delta" => {
                 let piece = text("signature");
                 if let Some(block) = self.find(index) {
-                    let signature =
-                        block.fields.get("signature").and_then(Value::as_str).unwrap_or_default().to_owned() + &piece;
-                    block.fields.insert("signature".to_owned(), Value::String(signature));
+                    match block.fields.entry("signature").or_insert_with(|| Value::String(String::new())) {
+                        Value::String(signature) => signature.push_str(&piece),
+                        other => *other = Value::String(piece),
+                    }
                 }
             }
             "input_json_delta" => {
@@ -236,10 +243,6 @@ impl Messages {
             Kind::Redacted | Kind::ToolUse | Kind::Unknown => {}
         }
     }
-}
-
-fn failed(data: &str) -> EventError {
-    EventError::Failed(classify(&Reply { status: 200, body: data, headers: &[] }))
 }
 
 fn stop_of(reason: Option<&str>, has_calls: bool) -> AnswerStop {
@@ -307,11 +310,11 @@ impl OpenBlock {
             Kind::Thinking(text) => {
                 fields.insert("thinking".to_owned(), Value::String(text.clone()));
             }
-            Kind::Redacted => return checked(&self.start),
-            Kind::ToolUse | Kind::Unknown if self.input.is_empty() => return checked(&self.start),
+            Kind::Redacted => return kept(&self.start),
+            Kind::ToolUse | Kind::Unknown if self.input.is_empty() => return kept(&self.start),
             Kind::ToolUse | Kind::Unknown => return self.with_input(fields),
         }
-        Json::from_value(&Value::Object(fields))
+        kept(&Value::Object(fields).to_string())
     }
 
     /// The fields with the streamed input, whose text stays as it came.
@@ -323,7 +326,7 @@ impl OpenBlock {
         text.push_str(if text.ends_with('{') { "\"input\":" } else { ",\"input\":" });
         text.push_str(input.as_str());
         text.push('}');
-        checked(&text)
+        kept(&text)
     }
 
     fn into_kind(self) -> BlockKind {
@@ -334,25 +337,13 @@ impl OpenBlock {
             Kind::ToolUse => {
                 let text = |name: &str| self.fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
                 let input = match self.fields.get("input") {
-                    Some(input) if self.input.trim().is_empty() && !is_nothing(input) => Ok(Json::from_value(input)),
+                    Some(input) if self.input.trim().is_empty() && !is_nothing(input) => {
+                        Json::parse(&input.to_string()).map_err(|error| error.to_string())
+                    }
                     _ => tool_input(&self.input),
                 };
                 BlockKind::ToolUse { provider_id: text("id"), name: text("name"), input }
             }
         }
-    }
-}
-
-/// JSON that the event's own parser has read already; only its depth can still be too much.
-fn checked(text: &str) -> Json {
-    Json::parse(text).unwrap_or_else(|_| Json::object())
-}
-
-fn is_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -3,18 +3,16 @@
 //! Blocks that came from this dialect and model go back byte for byte; the id of a call is always
 //! ours, in the call and in its result (case O-013). Reasoning goes to no other model (promise P4).
 
-use crate::dialect::HttpRequest;
+use crate::dialect::{HttpRequest, NOTHING};
+use crate::verbatim::{raw, type_of, verbatim, with_field};
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tenure_core::{AssistantPart, Block, EventId, Json, Message, Origin, Prompt, UserPart};
 
 /// The version of the API that requests are written for.
 const VERSION: &str = "2023-06-01";
-
-/// Stands for an answer of which nothing may go to this model.
-const NOTHING: &str = "(no text)";
 
 /// User messages whose end is marked for the provider's cache: the newest, and the one before, which
 /// the newest request's prefix was stored under.
@@ -100,21 +98,6 @@ fn body(prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
         .expect("maps with string keys and checked JSON can be written")
 }
 
-fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
-    to_raw_value(value).expect("maps with string keys and checked JSON can be written")
-}
-
-fn verbatim(json: &Json) -> Box<RawValue> {
-    RawValue::from_string(json.as_str().to_owned()).expect("checked when it was made")
-}
-
-/// Adds or replaces one field of an object, and leaves the others as they are.
-fn with_field(object: &RawValue, name: &str, value: Box<RawValue>) -> Option<Box<RawValue>> {
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object.get()).ok()?;
-    fields.insert(name.to_owned(), value);
-    Some(raw(&fields))
-}
-
 /// Marks the end of what the provider may keep in its cache.
 fn mark(block: &mut Box<RawValue>) {
     if let Some(marked) = with_field(block, "cache_control", raw(&json!({"type": "ephemeral"}))) {
@@ -192,9 +175,4 @@ fn with_our_id(block: Box<RawValue>, call: EventId, input: &Json) -> Box<RawValu
     with_field(&block, "id", raw(&call.to_string()))
         .and_then(|block| with_field(&block, "input", verbatim(input)))
         .unwrap_or(block)
-}
-
-fn type_of(block: &RawValue) -> String {
-    let block: Value = serde_json::from_str(block.get()).unwrap_or_default();
-    block["type"].as_str().unwrap_or_default().to_owned()
 }

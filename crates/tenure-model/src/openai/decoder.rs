@@ -6,12 +6,14 @@
 //! One text, one reasoning and any number of tool calls; fields of a call that we do not know, such
 //! as signatures that gateways add, are kept and go back.
 
-use crate::decoder::{EventError, OnEvent, Protocol, SseDecoder, tool_input};
+use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, SseDecoder, tool_input};
 use crate::model::{BlockPreview, StreamEvent};
+use crate::reason::{Reason, reason as read_reason};
 use crate::sse::SseEvent;
+use crate::verbatim::{is_nothing, kept};
 use serde_json::{Map, Value, json};
-use tenure_core::failure::{Class, Failure, Reply, classify};
-use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean_surrogates};
+use tenure_core::failure::{Class, Failure, incomplete, plain};
+use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Usage, clean_surrogates};
 
 /// A reader for one answer of `model` (`provider/model`).
 pub(crate) fn decoder(model: &str) -> SseDecoder<Chunks> {
@@ -23,12 +25,13 @@ pub(crate) fn decoder(model: &str) -> SseDecoder<Chunks> {
 pub(crate) struct Chunks {
     model: String,
     blocks: Vec<OpenBlock>,
-    /// The number of choices[0].delta.tool_calls[].index of each call, by place in `blocks`.
     reasoning_details: Vec<Value>,
     reasoning_field: &'static str,
     has_refused: bool,
     stop: Option<AnswerStop>,
     usage: Usage,
+    /// Pieces of the answer so far.
+    pieces: u64,
     is_done: bool,
 }
 
@@ -40,32 +43,40 @@ enum OpenBlock {
 }
 
 impl Protocol for Chunks {
-    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<(), EventError> {
+    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Sign, EventError> {
         match event.data.trim() {
             // Empty data lines occur as signs of life.
-            "" => return Ok(()),
+            "" => return Ok(Sign::Life),
             "[DONE]" => {
                 self.is_done = true;
-                return Ok(());
+                return Ok(Sign::Progress);
             }
             _ => {}
         }
         let data = clean_surrogates(&event.data);
-        let chunk: Value = serde_json::from_str(&data).map_err(|error| EventError::Unreadable(error.to_string()))?;
-        let has_error = chunk.get("error").is_some_and(|error| !error.is_null());
-        if has_error || event.name == "error" {
-            return Err(EventError::Failed(classify(&Reply { status: 200, body: &data, headers: &[] })));
+        let chunk: Value = serde_json::from_str(&data).map_err(|error| EventError::unreadable(&error))?;
+        if is_error(&chunk) || event.name == "error" {
+            return Err(EventError::of_error(&data));
         }
         self.count(&chunk["usage"]);
         let choices = chunk["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(choice) = choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0) else {
-            return Ok(());
+            return Ok(Sign::of(chunk["usage"].is_object()));
         };
-        self.delta(&choice["delta"], on_event);
-        if let Some(reason) = choice["finish_reason"].as_str() {
-            self.finish(reason, choice["native_finish_reason"].as_str().unwrap_or_default())?;
+        if is_error(choice) {
+            return Err(EventError::of_error(&choice.to_string()));
         }
-        Ok(())
+        let before = self.pieces;
+        self.delta(&choice["delta"], on_event);
+        if self.blocks.len() > MAX_ANSWER_BLOCKS {
+            return Err(EventError::too_many_blocks());
+        }
+        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
+            self.finish(reason, choice["native_finish_reason"].as_str().unwrap_or_default())?;
+            return Ok(Sign::Progress);
+        }
+        // Chunks without anything in them occur as signs of life too.
+        Ok(Sign::of(self.pieces != before))
     }
 
     fn is_complete(&self) -> bool {
@@ -121,30 +132,35 @@ impl Chunks {
     }
 
     fn finish(&mut self, reason: &str, native: &str) -> Result<(), EventError> {
-        // Some gateways hide the truth behind a normal reason.
-        if native.eq_ignore_ascii_case("malformed_function_call") || reason == "error" {
-            return Err(EventError::Failed(Failure {
-                class: Class::Incomplete,
-                status: Some(200),
-                kind: if native.is_empty() { reason } else { native }.to_owned(),
-                message: "the provider could not finish the answer".to_owned(),
-                retry_after: None,
-                request_id: None,
-            }));
-        }
-        let is_cut = ["length", "max_tokens", "max_output_tokens"].iter().any(|word| native.eq_ignore_ascii_case(word));
-        self.stop = Some(match reason {
-            _ if is_cut => AnswerStop::MaxTokens,
-            "length" => AnswerStop::MaxTokens,
-            "tool_calls" | "function_call" => AnswerStop::ToolUse,
-            "content_filter" => AnswerStop::Refusal,
-            _ => AnswerStop::EndTurn,
-        });
+        // Some gateways hide the truth behind a normal reason (case O-017).
+        let (told, truth) = (read_reason(reason), read_reason(native));
+        let word = if native.is_empty() { reason } else { native };
+        let is_worse = matches!(
+            truth,
+            Reason::BrokenCall | Reason::BadHistory | Reason::Cut | Reason::ContextWindow | Reason::Refused
+        );
+        self.stop = match if is_worse { truth } else { told } {
+            Reason::BrokenCall => return Err(EventError::broken_call(word, "")),
+            Reason::BadHistory => {
+                let failure = plain(Class::BadHistory, "the provider misses a signature in the history");
+                return Err(EventError::Failed(Failure { status: Some(200), kind: word.to_owned(), ..failure }));
+            }
+            Reason::Unknown if reason.eq_ignore_ascii_case("error") => {
+                let failure = incomplete("the provider could not finish the answer");
+                return Err(EventError::Failed(Failure { status: Some(200), kind: word.to_owned(), ..failure }));
+            }
+            Reason::Cut => Some(AnswerStop::MaxTokens),
+            Reason::ContextWindow => Some(AnswerStop::ContextWindow),
+            Reason::Calls => Some(AnswerStop::ToolUse),
+            Reason::Refused => Some(AnswerStop::Refusal),
+            Reason::Pause => Some(AnswerStop::Pause),
+            Reason::End | Reason::Sequence | Reason::Unknown => Some(AnswerStop::EndTurn),
+        };
         Ok(())
     }
 
     fn delta(&mut self, delta: &Value, on_event: OnEvent<'_>) {
-        for field in ["reasoning_content", "reasoning"] {
+        for field in REASONING_FIELDS {
             let piece = delta[field].as_str().unwrap_or_default();
             if !piece.is_empty() && (self.reasoning_field.is_empty() || self.reasoning_field == field) {
                 self.reasoning_field = field;
@@ -171,6 +187,7 @@ impl Chunks {
         if piece.is_empty() {
             return;
         }
+        self.pieces += 1;
         let place = self.blocks.iter().position(|block| matches!(block, OpenBlock::Text(_)));
         let index = place.unwrap_or_else(|| self.open(OpenBlock::Text(String::new()), BlockPreview::Text, on_event));
         if let OpenBlock::Text(text) = &mut self.blocks[index] {
@@ -180,6 +197,7 @@ impl Chunks {
     }
 
     fn add_thinking(&mut self, piece: &str, on_event: OnEvent<'_>) {
+        self.pieces += 1;
         let place = self.blocks.iter().position(|block| matches!(block, OpenBlock::Thinking(_)));
         let index =
             place.unwrap_or_else(|| self.open(OpenBlock::Thinking(String::new()), BlockPreview::Thinking, on_event));
@@ -199,6 +217,7 @@ impl Chunks {
     }
 
     fn add_call(&mut self, piece: &Value, on_event: OnEvent<'_>) {
+        self.pieces += 1;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (index, id) = (piece["index"].as_u64(), text(&piece["id"]));
         let (name, arguments) = (text(&piece["function"]["name"]), argument_text(&piece["function"]["arguments"]));
@@ -260,15 +279,23 @@ impl Chunks {
                         Value::Array(std::mem::take(&mut self.reasoning_details)),
                     );
                 }
-                (BlockKind::Thinking { text }, vec![Json::from_value(&Value::Object(fields))])
+                (BlockKind::Thinking { text }, vec![kept(&Value::Object(fields).to_string())])
             }
             OpenBlock::Call { id, name, arguments, other, .. } => {
-                let raw = if other.is_empty() { Vec::new() } else { vec![Json::from_value(&Value::Object(other))] };
+                let raw = if other.is_empty() { Vec::new() } else { vec![kept(&Value::Object(other).to_string())] };
                 (BlockKind::ToolUse { provider_id: id, name, input: tool_input(&arguments) }, raw)
             }
         };
         AnswerBlock { id: None, kind, raw }
     }
+}
+
+/// Fields in which servers send reasoning, by preference.
+const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// What a server calls an error, in a chunk or in a choice of it.
+fn is_error(value: &Value) -> bool {
+    value.get("error").is_some_and(|error| !is_nothing(error) && *error != Value::Bool(false) && *error != "")
 }
 
 /// Arguments are text that holds JSON; some servers send the JSON itself.

@@ -3,18 +3,10 @@
 //! Ids of calls are always ours (case O-013). Each result is a `tool` message right after its call's
 //! message; what such a message cannot hold, such as images, follows in the user's next message.
 
-use crate::dialect::HttpRequest;
+use crate::attachment::{Content, FAILED, result_text};
+use crate::dialect::{HttpRequest, NOTHING};
 use serde_json::{Map, Value, json};
-use tenure_core::{AssistantPart, Block, Message, Origin, Prompt, UserPart};
-
-/// Stands for an answer of which nothing may go to this model.
-const NOTHING: &str = "(no text)";
-
-/// Says in a result's text what other dialects have a field for.
-const FAILED: &str = "[the call failed]\n";
-
-/// Stands in a result for content that follows in the next user message.
-const FOLLOWS: &str = "[the attachment follows in the next message]";
+use tenure_core::{AssistantPart, Message, Origin, Prompt, UserPart};
 
 /// Writes the request for a prompt.
 pub(crate) fn request(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> HttpRequest {
@@ -70,85 +62,45 @@ fn user(parts: &[UserPart], messages: &mut Vec<Value>) {
     for part in parts {
         match part {
             UserPart::Result { call, content: blocks, is_error } => {
-                let mut texts: Vec<String> = Vec::new();
-                for block in blocks {
-                    match block_content(block) {
-                        Content::Text(text) => texts.push(text),
-                        Content::Other(value) => {
-                            texts.push(FOLLOWS.to_owned());
-                            content.push(Content::Text(format!("Attachment of the result of {call}:")));
-                            content.push(Content::Other(value));
-                        }
-                    }
-                }
-                let text = if *is_error { FAILED.to_owned() + &texts.join("\n\n") } else { texts.join("\n\n") };
+                let mut result = result_text(*call, blocks);
+                content.append(&mut result.attachments);
+                let text = if *is_error { FAILED.to_owned() + &result.text } else { result.text };
                 messages.push(json!({"role": "tool", "tool_call_id": call.to_string(), "content": text}));
             }
-            UserPart::Block(block) => content.push(block_content(block)),
+            UserPart::Block(block) => content.push(Content::of(block)),
         }
     }
     if !content.is_empty() {
-        messages.push(json!({"role": "user", "content": joined(content)}));
+        messages.push(json!({"role": "user", "content": joined(&content)}));
     }
 }
 
-enum Content {
-    Text(String),
-    Other(Value),
-}
-
 /// Text alone is sent as text, which every server takes.
-fn joined(content: Vec<Content>) -> Value {
+fn joined(content: &[Content]) -> Value {
     let texts: Option<Vec<&str>> = content
         .iter()
         .map(|part| match part {
             Content::Text(text) => Some(text.as_str()),
-            Content::Other(_) => None,
+            Content::Image { .. } | Content::ImageUrl(_) | Content::File { .. } => None,
         })
         .collect();
     match texts {
         Some(texts) => json!(texts.join("\n\n")),
-        None => content
-            .into_iter()
-            .map(|part| match part {
-                Content::Text(text) => json!({"type": "text", "text": text}),
-                Content::Other(value) => value,
-            })
-            .collect(),
+        None => content.iter().map(part).collect(),
     }
 }
 
-fn block_content(block: &Block) -> Content {
-    match block {
-        Block::Text(text) => Content::Text(text.clone()),
-        Block::Media { kind, json } => media(*kind, &json.to_value()),
-    }
-}
-
-fn media(kind: tenure_core::MediaKind, value: &Value) -> Content {
-    use tenure_core::MediaKind;
-    let source = &value["source"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let data_url = || format!("data:{};base64,{}", text(&source["media_type"]), text(&source["data"]));
-    match (kind, source["type"].as_str().unwrap_or_default()) {
-        (MediaKind::Image, "base64") => Content::Other(json!({"type": "image_url", "image_url": {"url": data_url()}})),
-        (MediaKind::Image, "url") => Content::Other(json!({"type": "image_url", "image_url": {"url": source["url"]}})),
-        (MediaKind::Document, "base64") => {
-            let name = value["title"].as_str().unwrap_or("document.pdf");
-            Content::Other(json!({"type": "file", "file": {"filename": name, "file_data": data_url()}}))
+fn part(content: &Content) -> Value {
+    match content {
+        Content::Text(text) => json!({"type": "text", "text": text}),
+        Content::Image { media_type, data } => {
+            json!({"type": "image_url", "image_url": {"url": Content::data_url(media_type, data)}})
         }
-        (MediaKind::Document, "text") => Content::Text(text(&source["data"])),
-        (MediaKind::SearchResult, _) => Content::Text(search_result(value)),
-        (MediaKind::Image | MediaKind::Document, _) => {
-            Content::Text("[an attachment that this model cannot read]".to_owned())
+        Content::ImageUrl(url) => json!({"type": "image_url", "image_url": {"url": url}}),
+        Content::File { name, media_type, data } => {
+            json!({"type": "file", "file": {"filename": name, "file_data": Content::data_url(media_type, data)}})
         }
     }
-}
-
-fn search_result(value: &Value) -> String {
-    let texts = value["content"].as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
-    let head = [value["title"].as_str().unwrap_or_default(), value["source"].as_str().unwrap_or_default()];
-    head.into_iter().chain(texts).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn assistant(parts: &[AssistantPart], model: &str) -> Value {

@@ -1,12 +1,10 @@
 //! Decoders fed by hand: any cut gives the same answer, and nothing makes them panic.
 
-use crate::given::{ANTHROPIC, OPENAI, anthropic, decode, inputs, openai};
+use crate::given::{ALL, ANTHROPIC, OPENAI, anthropic, decode, inputs, openai};
 use proptest::prelude::*;
 use tenure_core::failure::Class;
 use tenure_core::{AnswerStop, BlockKind, Json, Usage};
 use tenure_model::{DialectName, StreamEvent};
-
-const BOTH: [(DialectName, &str); 2] = [(DialectName::Anthropic, ANTHROPIC), (DialectName::OpenAi, OPENAI)];
 
 /// A stream of one call with these arguments, in the words of Chat Completions.
 fn call(arguments: &str, finish: &str) -> String {
@@ -48,7 +46,7 @@ fn an_openai_answer_counts_cached_tokens_apart_and_keeps_reasoning() {
 
 #[test]
 fn previews_name_the_places_that_the_blocks_have_in_the_answer() {
-    for (dialect, text) in BOTH {
+    for (dialect, text) in ALL.map(|given| (given.dialect, given.stream)) {
         let (events, answer) = decode(dialect, [text.as_bytes()]);
         let answer = answer.unwrap();
         for (place, block) in answer.blocks.iter().enumerate() {
@@ -122,22 +120,34 @@ fn o_004_a_finish_reason_is_the_end_and_content_alone_is_not() {
 
 #[test]
 fn o_009_line_ends_do_not_matter() {
-    for (dialect, text) in BOTH {
-        let expected = decode(dialect, [text.as_bytes()]);
-        for end in ["\r\n", "\r"] {
+    for given in ALL {
+        let text = given.stream.replace("\r\n", "\n");
+        let expected = decode(given.dialect, [given.stream.as_bytes()]);
+        for end in ["\n", "\r\n", "\r"] {
             let text = text.replace('\n', end);
-            assert_eq!(decode(dialect, [text.as_bytes()]), expected);
-            assert_eq!(decode(dialect, text.as_bytes().chunks(1)), expected);
+            assert_eq!(decode(given.dialect, [text.as_bytes()]), expected, "{} {end:?}", given.dialect);
+            assert_eq!(decode(given.dialect, text.as_bytes().chunks(1)), expected, "{} {end:?}", given.dialect);
         }
     }
 }
 
 #[test]
 fn o_010_a_bad_byte_is_one_replacement_character_and_the_stream_goes_on() {
-    let (before, after) = ANTHROPIC.split_once("中").unwrap();
-    let bytes = [before.as_bytes(), b"\xff", after.as_bytes()].concat();
-    let answer = decode(DialectName::Anthropic, [bytes.as_slice()]).1.unwrap();
-    assert_eq!(answer.blocks[2].kind, BlockKind::Text { text: "Héllo \u{fffd}😀".into() });
+    for given in ALL {
+        let stream = given.stream.replace('😀', "中");
+        let bytes = stream.as_bytes();
+        let broken: Vec<u8> = stream.split('中').map(str::as_bytes).collect::<Vec<_>>().join(&0xff);
+        let said = |bytes: &[u8]| {
+            let answer = decode(given.dialect, bytes.chunks(1)).1.unwrap();
+            answer.blocks.into_iter().find_map(|block| match block.kind {
+                BlockKind::Text { text } => Some(text),
+                BlockKind::Thinking { .. } | BlockKind::ToolUse { .. } => None,
+            })
+        };
+        let whole = said(bytes).unwrap();
+        assert!(whole.contains('中') && !whole.contains('\u{fffd}'), "{}", given.dialect);
+        assert_eq!(said(&broken), Some(whole.replace('中', "\u{fffd}")), "{}", given.dialect);
+    }
 }
 
 #[test]
@@ -247,7 +257,7 @@ fn fields_that_gateways_add_to_calls_are_kept() {
 
 #[test]
 fn every_cut_gives_the_same_previews_and_the_same_answer() {
-    for (dialect, text) in BOTH {
+    for (dialect, text) in ALL.map(|given| (given.dialect, given.stream)) {
         let whole = decode(dialect, [text.as_bytes()]);
         for cut in 0..text.len() {
             let (before, after) = text.as_bytes().split_at(cut);
@@ -259,9 +269,7 @@ fn every_cut_gives_the_same_previews_and_the_same_answer() {
 
 #[test]
 fn a_stream_that_ends_anywhere_before_its_marker_is_never_an_answer() {
-    for (dialect, text, marker) in
-        [(DialectName::Anthropic, ANTHROPIC, "\"stop_reason\""), (DialectName::OpenAi, OPENAI, "\"finish_reason\"")]
-    {
+    for (dialect, text, marker) in ALL.map(|given| (given.dialect, given.stream, given.marker)) {
         for end in 0..text.find(marker).unwrap() {
             assert_eq!(
                 decode(dialect, [&text.as_bytes()[..end]]).1.unwrap_err().class,
@@ -275,7 +283,7 @@ fn a_stream_that_ends_anywhere_before_its_marker_is_never_an_answer() {
 #[test]
 fn nothing_counts_after_the_marker_also_in_the_same_chunk() {
     let error = "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n";
-    for (dialect, text) in BOTH {
+    for (dialect, text) in ALL.map(|given| (given.dialect, given.stream)) {
         let whole = decode(dialect, [text.as_bytes()]);
         assert!(whole.1.is_ok());
         assert_eq!(decode(dialect, [format!("{text}{error}").as_bytes()]), whole);
@@ -308,7 +316,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2_000), sizes in proptest::collection::vec(1..50usize, 1..8)) {
-        for (dialect, _) in BOTH {
+        for dialect in ALL.map(|given| given.dialect) {
             chunked(dialect, &bytes, &sizes);
         }
     }
@@ -318,7 +326,7 @@ proptest! {
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..80usize, any::<bool>()), 1..6),
         sizes in proptest::collection::vec(1..200usize, 1..8),
     ) {
-        for (dialect, text) in BOTH {
+        for (dialect, text) in ALL.map(|given| (given.dialect, given.stream)) {
             let mut bytes = text.as_bytes().to_vec();
             for (place, byte, len, repeats) in &changes {
                 if bytes.is_empty() {
@@ -340,34 +348,38 @@ proptest! {
 
     #[test]
     fn events_of_real_streams_in_any_order_make_no_decoder_panic_and_no_answer_without_its_marker(
-        picks in proptest::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..40),
+        picks in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
-        let events = BOTH.map(|(_, text)| text.split_inclusive("\n\n").collect::<Vec<_>>());
-        let stream: String = picks
+        let events: Vec<&str> = ALL
             .iter()
-            .map(|(which, place)| {
-                let events = &events[usize::from(*which)];
-                events[place.index(events.len())]
+            .flat_map(|given| {
+                let end = if given.dialect == DialectName::Ollama { "\n" } else { "\n\n" };
+                let end = if given.dialect == DialectName::Gemini { "\r\n\r\n" } else { end };
+                given.stream.split_inclusive(end)
             })
             .collect();
-        for (dialect, _) in BOTH {
+        let stream: String = picks.iter().map(|place| events[place.index(events.len())]).collect();
+        for dialect in ALL.map(|given| given.dialect) {
             chunked(dialect, stream.as_bytes(), &[11, 3]);
-            let has_marker = ["stop_reason\":\"", "message_stop", "finish_reason\":\"", "[DONE]"];
+            let markers = ALL.map(|given| given.marker);
+            let has_marker =
+                markers.iter().chain(&["message_stop", "[DONE]"]).any(|marker| stream.contains(marker));
             let is_answer = decode(dialect, [stream.as_bytes()]).1.is_ok();
-            prop_assert!(!is_answer || has_marker.iter().any(|marker| stream.contains(marker)));
+            prop_assert!(!is_answer || has_marker);
         }
     }
 
     #[test]
     fn json_of_any_shape_in_events_makes_no_decoder_panic(
-        kind in "message_start|content_block_start|content_block_delta|content_block_stop|message_delta|message_stop|error",
+        kind in "response\\.output_item\\.added|response\\.output_item\\.done|response\\.output_text\\.delta|response\\.completed|response\\.failed|message_start|content_block_start|content_block_delta|content_block_stop|message_delta|message_stop|error",
         value in "null|1|-1|1e300|\"x\"|\\[\\]|\\{\\}|\\{\"type\":\"text\"\\}|\\{\"type\":1\\}|\\{\"usage\":\\[1\\]\\}|\\{\"tool_calls\":\\[null,\\{\"index\":-1\\}\\]\\}",
     ) {
         let stream = format!(
-            "data: {{\"type\":\"{kind}\",\"index\":0,\"content_block\":{value},\"delta\":{value},\"message\":{value},\"usage\":{value},\"error\":{value},\"choices\":[{{\"delta\":{value},\"finish_reason\":{value}}}]}}\n\n"
+            "{{\"type\":\"{kind}\",\"index\":0,\"content_block\":{value},\"delta\":{value},\"message\":{value},\"usage\":{value},\"error\":{value},\"choices\":[{{\"delta\":{value},\"finish_reason\":{value}}}],\"item\":{value},\"response\":{value},\"candidates\":[{{\"content\":{{\"parts\":[{value}]}},\"finishReason\":{value}}}],\"done\":{value}}}\n\n"
         );
-        for (dialect, _) in BOTH {
+        for dialect in ALL.map(|given| given.dialect) {
             chunked(dialect, stream.as_bytes(), &[7]);
+            chunked(dialect, format!("data: {stream}").as_bytes(), &[7]);
         }
     }
 }

@@ -207,11 +207,11 @@ async fn silence_ends_the_attempt_at_its_limit() {
     let server = server(ScriptReply::stream(body)).await;
     let mut config =
         ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(DialectName::Anthropic, &server) };
-    config.timeouts.idle = short;
+    config.timeouts.idle = Some(short);
     let failure = call_with(config.clone()).await.end.unwrap_err();
     assert_eq!((failure.class, failure.kind.as_str()), (Class::Incomplete, "idle_timeout"));
-    config.timeouts.idle = Duration::from_secs(60);
-    config.timeouts.total = short;
+    config.timeouts.idle = Some(Duration::from_secs(60));
+    config.timeouts.total = Some(short);
     assert_eq!(call_with(config).await.end.unwrap_err().kind, "total_timeout");
 }
 
@@ -221,7 +221,7 @@ async fn silence_before_the_first_byte_has_its_own_limit() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = ProviderConfig::new(DialectName::OpenAi);
     config.base_url = Some(format!("http://{}", listener.local_addr().unwrap()));
-    config.timeouts.first_byte = Duration::from_millis(30);
+    config.timeouts.first_byte = Some(Duration::from_millis(30));
     let failure = call_with(config).await.end.unwrap_err();
     assert_eq!((failure.class, failure.kind.as_str()), (Class::Transient, "first_byte_timeout"));
 }

@@ -191,8 +191,7 @@ fn providers(config: &Config) -> Vec<Line> {
     }
     let line = |(name, provider): (&String, &tenure_model::ProviderConfig)| {
         let named = format!("provider {name}");
-        let from_env =
-            provider.api_key_env.as_ref().map(|variable| (std::env::var_os(variable).is_some(), variable.clone()));
+        let from_env = provider.key_env().map(|variable| (std::env::var_os(variable).is_some(), variable.to_owned()));
         let from_file = provider.api_key_file.as_ref().map(|file| (file.exists(), file.display().to_string()));
         match from_file.or(from_env) {
             Some((false, place)) => {

@@ -1,0 +1,7 @@
+//! Ollama's own API: `POST /api/chat`.
+
+pub(crate) mod decoder;
+pub(crate) mod request;
+
+/// The word for this dialect in the stored origin of blocks.
+pub(crate) const NAME: &str = "ollama";
