@@ -1,5 +1,9 @@
 //! Classes of upstream failure, and which one a reply belongs to (the decision table of promise P9).
 
+mod class;
+mod hint;
+mod said;
+
 use crate::time::Millis;
 use alloc::string::String;
 
@@ -81,284 +85,35 @@ pub fn plain(class: Class, message: impl Into<String>) -> Failure {
     Failure { class, status: None, kind: String::new(), message: message.into(), retry_after: None, request_id: None }
 }
 
-/// Longest message that is kept of a provider's error.
+/// Longest message that is kept of a provider's error, in characters.
 const MAX_MESSAGE: usize = 300;
+
+/// Longest code, type or id that is kept of a provider's error, in characters.
+const MAX_KIND: usize = 100;
 
 /// Classifies a reply by its error type first, its status after that (decision table).
 pub fn classify(reply: &Reply<'_>) -> Failure {
-    let error = parse_error(reply.body);
-    let class = class_of(reply, &error);
-    let is_json = !error.kind.is_empty() || !error.message.is_empty();
-    let message = if is_json {
-        error.message.clone()
-    } else {
-        alloc::format!("the provider answered with status {} and no error of its own", reply.status)
+    let said = said::read(reply.body);
+    let retry_after = hint::hint(reply, &said);
+    let (class, word) = class::class_of(reply, &said, retry_after.is_some());
+    let kind = word.or_else(|| said.words.first().map(String::as_str)).unwrap_or_default();
+    let message = match (said.message.trim(), kind) {
+        ("", "") => alloc::format!("the provider answered with status {} and no error of its own", reply.status),
+        ("", kind) => kind.into(),
+        (message, _) => message.into(),
     };
     Failure {
         class,
         status: Some(reply.status),
-        kind: if error.code.is_empty() { error.kind } else { error.code },
-        message: shorten(&message),
-        retry_after: hint(reply, error.retry_delay.as_deref()),
-        request_id: reply
-            .header("request-id")
-            .or_else(|| reply.header("x-request-id"))
-            .map(String::from)
-            .or(error.request_id),
+        kind: shorten(kind, MAX_KIND),
+        message: shorten(&message, MAX_MESSAGE),
+        retry_after,
+        request_id: hint::request_id(reply).or(said.request_id).map(|id| shorten(&id, MAX_KIND)),
     }
 }
 
-fn shorten(text: &str) -> String {
-    let line: String = text.chars().take(MAX_MESSAGE).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    line
-}
-
-#[derive(Default)]
-struct ProviderError {
-    kind: String,
-    code: String,
-    message: String,
-    /// A number in the place of the code: the status that an upstream of a gateway gave.
-    status: Option<u16>,
-    request_id: Option<String>,
-    retry_delay: Option<String>,
-}
-
-fn parse_error(body: &str) -> ProviderError {
-    let Ok(json) = crate::Json::parse(body) else {
-        return ProviderError::default();
-    };
-    let mut value = json.to_value();
-    // Gemini wraps its errors in an array of one (case O-008).
-    if let Some(first) = value.as_array_mut().and_then(|array| array.first_mut()) {
-        value = first.take();
-    }
-    let text = |value: &serde_json::Value| value.as_str().map(String::from);
-    // Some servers send the error without the object around it.
-    let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
-    if let Some(message) = text(error) {
-        return ProviderError { message, ..ProviderError::default() };
-    }
-    let details = error["details"].as_array();
-    let retry_delay = details.and_then(|details| details.iter().find_map(|detail| text(&detail["retryDelay"])));
-    ProviderError {
-        kind: text(&error["type"]).or_else(|| text(&error["status"])).unwrap_or_default(),
-        code: text(&error["code"]).or_else(|| text(&error["details"]["error_code"])).unwrap_or_default(),
-        message: text(&error["message"]).unwrap_or_default(),
-        status: error["code"].as_u64().and_then(|code| u16::try_from(code).ok()),
-        request_id: text(&value["request_id"]),
-        retry_delay,
-    }
-}
-
-fn class_of(reply: &Reply<'_>, error: &ProviderError) -> Class {
-    match error.code.as_str() {
-        "insufficient_quota"
-        | "enforced_spend_limit_reached"
-        | "contract_spend_limit_reached"
-        | "billing_hard_limit_reached" => {
-            return Class::Quota;
-        }
-        "context_length_exceeded" => return Class::Overflow,
-        "rate_limit_exceeded" => return Class::RateLimit,
-        "model_not_found" => return Class::Config,
-        "invalid_api_key" => return Class::Credential,
-        "request_body_too_large_after_decoding" => return Class::TooBig,
-        "content_filter" => return Class::Refused,
-        _ => {}
-    }
-    match error.kind.as_str() {
-        "overloaded_error" | "api_error" | "timeout_error" | "server_error" | "conflict_error" | "UNAVAILABLE"
-        | "INTERNAL" => Class::Transient,
-        "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => Class::RateLimit,
-        "insufficient_quota" | "billing_error" => Class::Quota,
-        "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => Class::Credential,
-        "not_found_error" => Class::Config,
-        "request_too_large" => Class::TooBig,
-        // Too general a type to win over a status that says more, such as 401 or 429.
-        "invalid_request_error" if reply.status == 200 => class_of_words(&error.message),
-        _ => class_of_status(reply, error),
-    }
-}
-
-fn class_of_status(reply: &Reply<'_>, error: &ProviderError) -> Class {
-    let retry = reply.header("x-should-retry");
-    // Inside a stream the status is always 200; gateways put the upstream's own into the error.
-    let status = error.status.filter(|_| reply.status == 200).unwrap_or(reply.status);
-    match status {
-        401 | 403 => Class::Credential,
-        402 => Class::Quota,
-        404 | 410 => Class::Config,
-        408 | 409 => Class::Transient,
-        413 => Class::TooBig,
-        429 => Class::RateLimit,
-        status if status >= 500 && retry != Some("false") => Class::Transient,
-        // A page of a proxy, or an error without a type inside a stream.
-        200..=299 => Class::Transient,
-        // Redirects are not followed: the address is wrong.
-        300..=399 => Class::Config,
-        _ => match class_of_words(&error.message) {
-            Class::Request if retry == Some("true") => Class::Transient,
-            class => class,
-        },
-    }
-}
-
-/// What a refused request says in words, where providers have no type of their own for it.
-fn class_of_words(message: &str) -> Class {
-    let message = message.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&[
-        "prompt is too long",
-        "context length",
-        "context_length",
-        "maximum context",
-        "context window",
-        "too many tokens",
-        "exceed context",
-    ]) {
-        Class::Overflow
-    } else if says(&["credit balance", "spend limit", "spending limit", "usage limits", "billing"]) {
-        Class::Quota
-    } else if says(&[
-        "tool_use",
-        "tool_result",
-        "tool_call",
-        "tool call",
-        "signature",
-        "roles must alternate",
-        "thinking block",
-    ]) {
-        Class::BadHistory
-    } else {
-        Class::Request
-    }
-}
-
-/// The shortest wait that the reply asks for, in any of its forms.
-fn hint(reply: &Reply<'_>, retry_delay: Option<&str>) -> Option<Millis> {
-    if let Some(millis) = reply.header("retry-after-ms").and_then(|text| positive(text, 1.0)) {
-        return Some(millis);
-    }
-    let date = reply.header("date").and_then(http_date);
-    if let Some(text) = reply.header("retry-after") {
-        if let Some(millis) = positive(text, 1_000.0) {
-            return Some(millis);
-        }
-        // A date counts from the provider's own clock, not from ours (case O-006); one that is past
-        // gives no hint.
-        if let (Some(at), Some(date)) = (http_date(text), date) {
-            return u64::try_from(at.saturating_sub(date).saturating_mul(1_000)).ok().filter(|wait| *wait > 0);
-        }
-    }
-    retry_delay.and_then(duration).or_else(|| reset(reply, date))
-}
-
-fn positive(text: &str, factor: f64) -> Option<Millis> {
-    let number: f64 = text.parse().ok()?;
-    // The cast saturates. Infinities and NaN are not hints, and neither is zero: our own backoff is
-    // better than a loop without any.
-    let millis = (number * factor) as Millis;
-    (number.is_finite() && millis > 0).then_some(millis)
-}
-
-/// The latest reset of a bucket that is used up (case O-007).
-fn reset(reply: &Reply<'_>, date: Option<i64>) -> Option<Millis> {
-    let buckets = reply.headers.iter().filter_map(|(name, value)| {
-        let is_anthropic = name.starts_with("anthropic-ratelimit-");
-        let bucket = match (is_anthropic, name.strip_suffix("-remaining"), name.strip_prefix("x-ratelimit-remaining-"))
-        {
-            (true, Some(bucket), _) => alloc::format!("{bucket}-reset"),
-            (_, _, Some(bucket)) => alloc::format!("x-ratelimit-reset-{bucket}"),
-            _ => return None,
-        };
-        if value.trim().parse::<f64>().ok()? > 0.0 {
-            return None;
-        }
-        let reset = reply.header(&bucket)?;
-        match (rfc3339(reset), date) {
-            (Some(at), Some(date)) => u64::try_from(at.saturating_sub(date).saturating_mul(1_000)).ok(),
-            (Some(_), None) => None,
-            (None, date) => span_or_epoch(reset, date),
-        }
-    });
-    buckets.max()
-}
-
-/// A relative duration, or, as compatible servers send it, a point in time in seconds or
-/// milliseconds since 1970.
-fn span_or_epoch(text: &str, date: Option<i64>) -> Option<Millis> {
-    /// Smaller numbers are spans: this many seconds are 31 years.
-    const FIRST_EPOCH: f64 = 1e9;
-    let number: f64 = text.trim().parse().unwrap_or(0.0);
-    if number < FIRST_EPOCH {
-        return duration(text);
-    }
-    let seconds = if number < FIRST_EPOCH * 1e3 { number } else { number / 1e3 };
-    u64::try_from((seconds as i64).saturating_sub(date?).saturating_mul(1_000)).ok().filter(|wait| *wait > 0)
-}
-
-/// Durations such as `38s`, `36.4s`, `2m59.56s`, `6m0s`, `500ms`, `1h`.
-fn duration(text: &str) -> Option<Millis> {
-    let (mut total, mut number, mut rest) = (0.0, String::new(), text.trim());
-    while let Some(c) = rest.chars().next() {
-        if c.is_ascii_digit() || c == '.' {
-            number.push(c);
-            rest = &rest[1..];
-            continue;
-        }
-        let (factor, len) = if rest.starts_with("ms") {
-            (1.0, 2)
-        } else {
-            (
-                match c {
-                    'h' => 3_600_000.0,
-                    'm' => 60_000.0,
-                    's' => 1_000.0,
-                    _ => return None,
-                },
-                1,
-            )
-        };
-        total += number.parse::<f64>().ok()? * factor;
-        number.clear();
-        rest = &rest[len..];
-    }
-    if !number.is_empty() {
-        total += number.parse::<f64>().ok()? * 1_000.0;
-    }
-    (text.trim() != "" && total.is_finite()).then_some(total as Millis)
-}
-
-/// Seconds since 1970 of `Wed, 21 Oct 2026 07:28:00 GMT`.
-fn http_date(text: &str) -> Option<i64> {
-    let mut parts = text.split_ascii_whitespace().skip(1);
-    let day: i64 = parts.next()?.parse().ok()?;
-    let name = parts.next()?;
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = i64::try_from(months.iter().position(|month| *month == name)?).ok()? + 1;
-    let year: i64 = parts.next()?.parse().ok()?;
-    seconds(year, month, day, parts.next()?)
-}
-
-/// Seconds since 1970 of `2026-11-30T02:31:10Z`, with or without a fraction; other zones are not hints.
-fn rfc3339(text: &str) -> Option<i64> {
-    let utc = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00"))?;
-    let (day, time) = utc.split_once('T')?;
-    let mut parts = day.split('-').map(|part| part.parse::<i64>().ok());
-    seconds(parts.next()??, parts.next()??, parts.next()??, time.split('.').next()?)
-}
-
-fn seconds(year: i64, month: i64, day: i64, time: &str) -> Option<i64> {
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let mut parts = time.split(':').map(|part| part.parse::<i64>().ok().filter(|part| (0..=60).contains(part)));
-    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
-    // Days from the civil calendar, counted in years that begin with March.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
-    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+fn shorten(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -488,6 +243,221 @@ mod tests {
             ),
         ] {
             assert_eq!(check(status, &body, &[]).0, class, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn hints_come_in_every_form_of_dates_and_spans() {
+        let date = ("date", "Mon, 30 Nov 2026 02:30:50 GMT");
+        for at in [
+            "Mon, 30 Nov 2026 02:31:10 GMT",
+            "Monday, 30-Nov-26 02:31:10 GMT",
+            "Mon Nov 30 02:31:10 2026",
+            "2026-11-30T02:31:10Z",
+            "2026-11-30t02:31:10.25z",
+            "2026-11-30T04:31:10+02:00",
+            "2026-11-29T21:31:10-05:00",
+        ] {
+            assert_eq!(check(429, "", &[date, ("retry-after", at)]).1, Some(20_000), "{at}");
+            assert_eq!(check(429, "", &[("retry-after", at)]).1, None, "{at} without the provider's clock");
+        }
+        for (text, millis) in
+            [("20s", 20_000), ("1m", 60_000), ("1d", 86_400_000), ("1500.4ms", 1_500), ("2500000us", 2_500)]
+        {
+            assert_eq!(check(503, "", &[("retry-after", text)]), (Class::Transient, Some(millis)), "{text}");
+        }
+        for text in [
+            "",
+            " ",
+            "-1s",
+            "1x",
+            "s",
+            ".",
+            "1.2.3s",
+            "\u{b5}s",
+            "1e400s",
+            "99999999999999999999999999-01-01T00:00:00Z",
+        ] {
+            assert_eq!(check(429, "", &[date, ("retry-after", text)]).1, None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn buckets_under_other_names_and_hints_in_bodies_and_words_count() {
+        for (remaining, reset) in [
+            ("ratelimit-remaining", "ratelimit-reset"),
+            ("x-ratelimit-remaining", "x-ratelimit-reset"),
+            ("x-ratelimit-remaining-tokens-minute", "x-ratelimit-reset-tokens-minute"),
+        ] {
+            assert_eq!(check(429, "", &[(remaining, "0"), (reset, "12")]).1, Some(12_000), "{remaining}");
+            assert_eq!(check(429, "", &[(remaining, "1"), (reset, "12")]).1, None, "{remaining}");
+        }
+        let date = ("date", "Mon, 30 Nov 2026 02:30:50 GMT");
+        assert_eq!(check(429, "", &[date, ("anthropic-ratelimit-unified-reset", "1796005870")]).1, Some(20_000));
+        for body in [
+            r#"{"error":{"type":"usage_limit_reached","message":"x","resets_in_seconds":7}}"#,
+            r#"{"error":{"code":"rate_limit_exceeded","message":"x","retry_after_ms":7000}}"#,
+            r#"{"error":{"code":"rate_limit_exceeded","message":"Limit 30000. Please try again in 7s. Visit https://x"}}"#,
+            r#"{"error":{"code":"rate_limit_exceeded","message":"Please retry after 7 seconds."}}"#,
+            r#"{"error":{"code":"rate_limit_exceeded","message":"Please try again in 0m7.0s."}}"#,
+        ] {
+            assert_eq!(check(200, body, &[]), (Class::RateLimit, Some(7_000)), "{body}");
+        }
+    }
+
+    #[test]
+    fn spelling_and_wrapping_of_an_error_do_not_matter() {
+        for (body, class) in [
+            (r#"{"error":"rate limit exceeded"}"#, Class::RateLimit),
+            (r#"{"error":{"code":"RATE_LIMIT_EXCEEDED"}}"#, Class::RateLimit),
+            (r#"{"error":{"code":"RateLimitReached","message":"x"}}"#, Class::RateLimit),
+            (r#"{"__type":"ThrottlingException","message":"x"}"#, Class::RateLimit),
+            (r#"{"type":"OVERLOADED_ERROR"}"#, Class::Transient),
+            (r#"[{"error":{"status":"unavailable"}}]"#, Class::Transient),
+            (r#"{"error":"{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}"}"#, Class::Transient),
+            (
+                r#"{"error":{"message":"upstream said: {\"error\":{\"code\":\"insufficient_quota\",\"message\":\"x\"}}","type":"api_error"}}"#,
+                Class::Quota,
+            ),
+            (
+                r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"{\"error\":{\"type\":\"overloaded_error\"}}"}}}"#,
+                Class::Transient,
+            ),
+            (
+                r#"{"error":{"code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
+                Class::Refused,
+            ),
+            (r#"{"error":{"code":"429"}}"#, Class::RateLimit),
+            (r#"{"detail":[{"msg":"x","type":"missing"}],"status":401}"#, Class::Credential),
+            (
+                r#"{"fault":{"faultstring":"x","detail":{"errorcode":"policies.ratelimit.QuotaViolation"}}}"#,
+                Class::Quota,
+            ),
+            (r#"{"errors":[{"message":"x","code":"ENGINE_OVERLOADED"}]}"#, Class::Transient),
+            (r#"{"error":{"type":"invalid_request_error","message":"bad"}}"#, Class::Request),
+            (r#"{"error":{"type":"error","message":"a new thing"}}"#, Class::Transient),
+            (r#""something went wrong""#, Class::Transient),
+            ("null", Class::Transient),
+            ("[]", Class::Transient),
+            ("{}", Class::Transient),
+        ] {
+            assert_eq!(check(200, body, &[]).0, class, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_users_wrote_is_no_error_for_being_json() {
+        let body =
+            r#"{"error":{"type":"invalid_request_error","message":"bad value {\"type\":\"insufficient_quota\"}"}}"#;
+        assert_eq!(check(400, body, &[]).0, Class::Request);
+    }
+
+    #[test]
+    fn statuses_of_proxies_and_content_networks() {
+        for (status, class) in [
+            (408, Class::Transient),
+            (425, Class::Transient),
+            (499, Class::Transient),
+            (429, Class::RateLimit),
+            (413, Class::TooBig),
+            (405, Class::Config),
+            (407, Class::Config),
+            (418, Class::Request),
+            (451, Class::Request),
+            (599, Class::Transient),
+            (0, Class::Transient),
+            (204, Class::Transient),
+        ] {
+            for body in ["", "<html><title>error</title></html>", "[]", "upstream request failed", "{\"error\":null}"] {
+                assert_eq!(check(status, body, &[]).0, class, "{status} {body}");
+            }
+        }
+        for status in (520..=527).chain([500, 502, 503, 504, 507, 509, 529, 530, 598]) {
+            assert_eq!(check(status, "<html>", &[]).0, Class::Transient, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_word_of_the_provider_on_retries_overrides() {
+        let never = ("x-should-retry", "false");
+        let always = ("x-should-retry", "True");
+        let body = r#"{"error":{"type":"api_error","message":"x"}}"#;
+        assert_eq!(check(500, body, &[never]).0, Class::Request);
+        assert_eq!(check(503, "", &[never]).0, Class::Request);
+        assert_eq!(check(400, "", &[always]).0, Class::Transient);
+        assert_eq!(check(401, "", &[always]).0, Class::Credential, "a key does not get better by itself");
+        assert_eq!(check(429, "", &[never]).0, Class::RateLimit, "the wait is durable and costs no attempt");
+    }
+
+    #[test]
+    fn overflow_is_told_from_other_refusals_in_the_words_of_many_servers() {
+        for message in [
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "the request exceeds the available context size, try increasing it",
+            "Your input exceeds the context window of this model.",
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            "Input is too long for requested model.",
+            "no user query found in messages",
+        ] {
+            for status in [200, 400, 413, 422, 500] {
+                let body = alloc::format!("{{\"error\":{{\"message\":\"{message}\"}}}}");
+                assert_eq!(check(status, &body, &[]).0, Class::Overflow, "{status} {message}");
+            }
+        }
+        let minute = r#"{"error":{"code":"rate_limit_exceeded","message":"Request too large for m on tokens per min (TPM): Limit 30000, Requested 50000"}}"#;
+        assert_eq!(check(429, minute, &[]).0, Class::Overflow, "a minute's limit never lets it through");
+        assert_eq!(check(413, "<html>", &[]).0, Class::TooBig);
+        assert_eq!(
+            check(400, r#"{"error":{"message":"Request payload size exceeds the limit: 20971520 bytes"}}"#, &[]).0,
+            Class::TooBig
+        );
+    }
+
+    #[test]
+    fn refusals_of_other_dialects_that_hide_behind_a_general_type() {
+        let gemini = |status: &str, message: &str, reason: &str| {
+            alloc::format!(
+                r#"{{"error":{{"code":400,"status":"{status}","message":"{message}","details":[{{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"{reason}"}}]}}}}"#
+            )
+        };
+        for (status, body, class) in [
+            (400, gemini("INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", "API_KEY_INVALID"), Class::Credential),
+            (403, gemini("PERMISSION_DENIED", "billing is off", "BILLING_DISABLED"), Class::Quota),
+            (
+                400,
+                gemini("INVALID_ARGUMENT", "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.", ""),
+                Class::BadHistory,
+            ),
+            (400, gemini("INVALID_ARGUMENT", "Function call is missing a thought_signature in functionCall parts.", ""), Class::BadHistory),
+            (429, gemini("RESOURCE_EXHAUSTED", "You exceeded your current quota. limit: 0, model: x", ""), Class::Quota),
+            (400, r#"{"error":{"type":"invalid_request_error","code":null,"message":"No tool call found for function call output with call_id x."}}"#.into(), Class::BadHistory),
+            (404, r#"{"error":{"code":"previous_response_not_found","message":"x"}}"#.into(), Class::BadHistory),
+            (404, r#"{"error":{"type":"invalid_request_error","message":"Item with id 'rs_1' not found."}}"#.into(), Class::BadHistory),
+            (404, r#"{"error":"model 'x' not found"}"#.into(), Class::Config),
+            (400, r#"{"error":{"message":"The model `x` does not exist"}}"#.into(), Class::Config),
+            (403, r#"{"error":{"message":"Key limit exceeded (monthly limit)","code":403}}"#.into(), Class::Quota),
+            (500, r#"{"error":{"message":"x","code":401}}"#.into(), Class::Credential),
+            (400, r#"{"error":{"message":"x","code":500}}"#.into(), Class::Request),
+        ] {
+            assert_eq!(check(status, &body, &[]).0, class, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn huge_and_deep_bodies_are_read_within_bounds() {
+        let nested = |open: &str, close: &str, depth| open.repeat(depth) + "1" + &close.repeat(depth);
+        for body in [
+            nested("[", "]", 60),
+            nested("{\"error\":", "}", 60),
+            nested("{\"error\":", "}", 10_000),
+            alloc::format!("{{\"error\":{{\"message\":\"{}\"}}}}", "x".repeat(1 << 20)),
+            alloc::format!("{{\"error\":{{\"code\":\"{}\"}}}}", "x".repeat(1 << 20)),
+        ] {
+            let failure = classify(&Reply { status: 503, body: &body, headers: &[] });
+            assert_eq!(failure.class, Class::Transient);
+            assert!(failure.message.chars().count() <= MAX_MESSAGE && failure.kind.chars().count() <= MAX_KIND);
         }
     }
 }

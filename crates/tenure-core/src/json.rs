@@ -95,14 +95,11 @@ pub fn clean_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out: Option<String> = None;
     let (mut at, mut copied) = (0, 0);
-    while at < bytes.len() {
-        if bytes[at] != b'\\' {
-            at += 1;
-            continue;
-        }
+    while let Some(next) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        at += next;
         let Some(unit) = escape(bytes, at) else {
-            // Another escape, such as \\ or \n: skip both of its bytes.
-            at += 2;
+            // Another escape, such as \\ or \n: skip both of its bytes, or the whole character.
+            at += 1 + text[at + 1..].chars().next().map_or(1, char::len_utf8);
             continue;
         };
         let is_pair = (0xd800..0xdc00).contains(&unit)

@@ -35,7 +35,8 @@ pub fn delay(policy: &Policy, failures: u32, hint: Option<Millis>, random: u64) 
     match hint {
         Some(hint) => {
             let hint = hint.min(MAX_HINT);
-            hint + below(random, (hint / HINT_JITTER_DIVISOR).max(ceiling.min(1_000)))
+            // A hint that did not help is not enough: limits of a day come with hints of a minute.
+            hint.saturating_add(below(random, (hint / HINT_JITTER_DIVISOR).max(ceiling)))
         }
         None => below(random, ceiling),
     }
@@ -65,6 +66,15 @@ mod tests {
         let policy = Policy::default();
         assert_eq!(delay(&policy, 1, Some(20_000), 0), 20_000);
         assert_eq!(delay(&policy, 1, Some(20_000), u64::MAX), 25_000);
+    }
+
+    #[test]
+    fn a_hint_that_did_not_help_is_followed_by_longer_waits() {
+        let policy = Policy::default();
+        assert_eq!(delay(&policy, 1, Some(1_000), u64::MAX), 2_000);
+        assert_eq!(delay(&policy, 6, Some(1_000), u64::MAX), 33_000);
+        assert_eq!(delay(&policy, 15, Some(1_000), u64::MAX), 1_000 + policy.cap);
+        assert_eq!(delay(&policy, 15, Some(1_000), 0), 1_000);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Logs of any shape, also such as no engine would write: results missing, repeated, out of order or
 //! of no call, users talking in between, answers of several models.
 
+use serde_json::{Value, json};
 use tenure_core::{
     AgentId, Block, Body, CallKind, Effect, Event, EventId, Json, Origin, Outcome, Permission, Timestamp,
 };
@@ -39,11 +40,12 @@ impl Log {
             }
             2 => self.step += 1,
             3 => {
-                self.push(Body::AgentMessage { text: text.clone(), origin: origin(detail, &plain_text(&text)) });
+                let origin = self.origin(detail, Wrote::Text(&text));
+                self.push(Body::AgentMessage { text, origin });
             }
             4 => {
-                let block = format!(r#"{{"type":"thinking","thinking":"hm","signature":"{detail}"}}"#);
-                self.push(Body::AgentThinking { text, origin: origin(detail, &block) });
+                let origin = self.origin(detail, Wrote::Thought);
+                self.push(Body::AgentThinking { text, origin });
             }
             5 | 6 => self.call(detail),
             7 | 8 => self.result(detail, &text),
@@ -58,9 +60,7 @@ impl Log {
     }
 
     fn call(&mut self, detail: u8) {
-        // Every call has the same id with its provider (case O-013).
-        let origin =
-            origin(detail, r#"{"type":"tool_use","id":"same","name":"bash","input":{},"caller":{"type":"direct"}}"#);
+        let origin = self.origin(detail, Wrote::Call);
         let input = Json::parse([r#"{"command":"ls"}"#, "{}", "[1]"][usize::from(detail) % 3]).unwrap();
         let name = "bash".to_owned();
         let id = if detail.is_multiple_of(4) {
@@ -95,14 +95,76 @@ impl Log {
     }
 }
 
-fn plain_text(text: &str) -> String {
-    Json::from_value(&text.into()).as_str().replacen('"', "{\"type\":\"text\",\"text\":\"", 1) + "}"
+/// What an answer wrote.
+enum Wrote<'a> {
+    Text(&'a str),
+    Thought,
+    Call,
 }
 
-/// By this dialect and model or by another one, with or without the verbatim block.
-fn origin(detail: u8, block: &str) -> Origin {
-    let dialect = ["anthropic", "openai"][usize::from(detail) % 2].to_owned();
-    let model = ["p/m", "p/other"][usize::from(detail / 2) % 2].to_owned();
-    let is_kept = (detail / 4).is_multiple_of(2) && dialect == "anthropic";
-    Origin { dialect, model, blocks: if is_kept { vec![Json::parse(block).unwrap()] } else { Vec::new() } }
+/// The dialects whose blocks occur.
+const DIALECTS: [&str; 5] = ["anthropic", "openai", "responses", "gemini", "ollama"];
+
+impl Log {
+    /// By any dialect, by the model that is asked next or by another one, with or without verbatim blocks.
+    ///
+    /// Signatures name who wrote them, so that one that goes elsewhere is seen. Every call has the same
+    /// id with its provider (case O-013).
+    fn origin(&self, detail: u8, wrote: Wrote<'_>) -> Origin {
+        let dialect = DIALECTS[usize::from(detail) % DIALECTS.len()];
+        let model = ["p/m", "p/other"][usize::from(detail / 5) % 2];
+        let is_kept = !(detail / 10).is_multiple_of(4);
+        // The same answer in a fork, or a log that was copied: its ids come twice.
+        let number = if (detail / 40).is_multiple_of(3) { 0 } else { self.events.len() };
+        let signature = format!("sig:{dialect}:{model}:{number}");
+        let blocks = if is_kept { blocks(dialect, &signature, number, detail / 10, &wrote) } else { Vec::new() };
+        let blocks = blocks.iter().map(|block| Json::from_value(block)).collect();
+        Origin { dialect: dialect.to_owned(), model: model.to_owned(), blocks }
+    }
+}
+
+fn blocks(dialect: &str, signature: &str, number: usize, variant: u8, wrote: &Wrote<'_>) -> Vec<Value> {
+    let is_odd = !variant.is_multiple_of(2);
+    match (dialect, wrote) {
+        ("anthropic", Wrote::Text(text)) => vec![json!({"type": "text", "text": text})],
+        ("anthropic", Wrote::Thought) => vec![json!({"type": "thinking", "thinking": "hm", "signature": signature})],
+        ("anthropic", Wrote::Call) => {
+            vec![json!({"type": "tool_use", "id": "same", "name": "bash", "input": {}, "caller": {"type": "direct"}})]
+        }
+        ("openai", Wrote::Thought) => vec![json!({"reasoning_content": signature})],
+        ("openai", Wrote::Call) => vec![json!({"extra_content": {"google": {"thought_signature": signature}}})],
+        ("responses", Wrote::Text(_) | Wrote::Call) => {
+            let mut reasoning = json!({"type": "reasoning", "id": format!("rs_{number}"), "summary": []});
+            if is_odd {
+                reasoning["encrypted_content"] = json!(signature);
+            }
+            let item = match wrote {
+                Wrote::Text(text) => json!({
+                    "type": "message", "id": format!("msg_{number}"), "role": "assistant", "status": "completed",
+                    "content": [{"type": "output_text", "text": format!("{text}."), "annotations": []}],
+                }),
+                Wrote::Thought | Wrote::Call => json!({
+                    "type": "function_call", "id": format!("fc_{number}"), "call_id": "same", "name": "bash",
+                    "arguments": "{}", "status": "completed",
+                }),
+            };
+            // Masking can leave out one of them.
+            match variant {
+                5 => vec![reasoning],
+                _ => vec![reasoning, item],
+            }
+        }
+        ("gemini", Wrote::Text(text)) => {
+            vec![json!({"text": text}), json!({"text": "", "thoughtSignature": signature})]
+        }
+        ("gemini", Wrote::Thought) => vec![json!({"text": "hm", "thought": true, "thoughtSignature": signature})],
+        ("gemini", Wrote::Call) => {
+            let mut call = json!({"name": "bash", "args": {}});
+            if is_odd {
+                call["id"] = json!("same");
+            }
+            vec![json!({"functionCall": call, "thoughtSignature": signature})]
+        }
+        _ => Vec::new(),
+    }
 }

@@ -101,7 +101,19 @@ pub(crate) const ALL: [Given; 5] = [
 impl Given {
     /// The stream up to the middle of its call.
     pub(crate) fn cut_in_call(&self) -> &'static str {
-        &self.stream[..self.stream.rfind("ls").unwrap()]
+        let cut = self.stream.find("ls\\\"").or_else(|| self.stream.find("\"ls\"")).unwrap();
+        &self.stream[..cut]
+    }
+
+    /// The whole events before that.
+    pub(crate) fn before_call(&self) -> &'static str {
+        let text = self.cut_in_call();
+        let end = match self.dialect {
+            DialectName::Gemini => "\r\n\r\n",
+            DialectName::Ollama => "\n",
+            DialectName::Anthropic | DialectName::OpenAi | DialectName::Responses | DialectName::Script => "\n\n",
+        };
+        &text[..text.rfind(end).unwrap() + end.len()]
     }
 
     /// The stream as a reply.

@@ -3,6 +3,7 @@
 
 mod decoders;
 mod given;
+mod hostile;
 #[path = "../../../tenure-core/tests/it/random_log.rs"]
 mod random_log;
 mod requests;

@@ -1,6 +1,6 @@
 //! The client against a server that sends exactly these bytes over a real socket.
 
-use crate::given::{ANTHROPIC, OPENAI, anthropic, context, openai, prompt, said};
+use crate::given::{ALL, ANTHROPIC, Given, OPENAI, RESPONSES, anthropic, context, openai, prompt, said};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -50,17 +50,21 @@ fn pieces(text: &str, size: usize) -> Vec<Piece> {
     text.as_bytes().chunks(size).map(|chunk| Piece::Bytes(chunk.to_vec())).collect()
 }
 
+/// A stream in the dialect's own type.
+fn stream(given: &Given, body: Vec<Piece>) -> ScriptReply {
+    let headers = vec![("content-type".to_owned(), given.content_type().to_owned())];
+    ScriptReply { status: 200, headers, body }
+}
+
 #[tokio::test]
-async fn both_dialects_answer_over_a_socket_whatever_the_chunks() {
-    for (dialect, text, expected) in
-        [(DialectName::Anthropic, ANTHROPIC, anthropic(ANTHROPIC)), (DialectName::OpenAi, OPENAI, openai(OPENAI))]
-    {
+async fn every_dialect_answers_over_a_socket_whatever_the_chunks() {
+    for given in ALL {
         for size in [3, 64, 10_000] {
-            let reply = ScriptReply::stream(pieces(text, size)).with_header("request-id", "req_9");
-            let outcome = call(dialect, reply).await;
+            let reply = stream(&given, pieces(given.stream, size)).with_header("request-id", "req_9");
+            let outcome = call(given.dialect, reply).await;
             assert_eq!(outcome.events[0], StreamEvent::Started { request_id: Some("req_9".into()) });
-            let expected = Answer { request_id: Some("req_9".into()), ..expected.clone().unwrap() };
-            assert_eq!(outcome.end.unwrap(), expected, "{dialect} {size}");
+            let expected = Answer { request_id: Some("req_9".into()), ..given.answer() };
+            assert_eq!(outcome.end.unwrap(), expected, "{} {size}", given.dialect);
         }
     }
 }
@@ -68,10 +72,14 @@ async fn both_dialects_answer_over_a_socket_whatever_the_chunks() {
 #[tokio::test]
 async fn the_key_is_sent_in_the_dialects_header_and_nowhere_else() {
     let key = key_file();
-    for (dialect, name, value) in [
-        (DialectName::Anthropic, "x-api-key", KEY.to_owned()),
-        (DialectName::OpenAi, "authorization", format!("Bearer {KEY}")),
-    ] {
+    for dialect in ALL.map(|given| given.dialect) {
+        let (name, value) = match dialect {
+            DialectName::Anthropic => ("x-api-key", KEY.to_owned()),
+            DialectName::Gemini => ("x-goog-api-key", KEY.to_owned()),
+            DialectName::OpenAi | DialectName::Responses | DialectName::Ollama | DialectName::Script => {
+                ("authorization", format!("Bearer {KEY}"))
+            }
+        };
         let server = server(ScriptReply::stream(pieces("", 1))).await;
         let _ =
             call_with(ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(dialect, &server) }).await;
@@ -79,7 +87,63 @@ async fn the_key_is_sent_in_the_dialects_header_and_nowhere_else() {
         let carrying: Vec<&(String, String)> =
             requests[0].headers.iter().filter(|(_, value)| value.contains(KEY)).collect();
         assert_eq!(carrying, [&(name.to_owned(), value)]);
-        assert!(!String::from_utf8_lossy(&requests[0].body).contains(KEY));
+        assert!(!String::from_utf8_lossy(&requests[0].body).contains(KEY) && !requests[0].path.contains(KEY));
+    }
+}
+
+/// An error of the given kind in the dialect's own words, as it comes inside a stream.
+fn overloaded(dialect: DialectName) -> &'static str {
+    match dialect {
+        DialectName::Anthropic => {
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"},\"request_id\":\"req_1\"}\n\n"
+        }
+        DialectName::OpenAi => {
+            "data: {\"error\":{\"message\":\"Overloaded\",\"type\":\"server_error\",\"code\":null}}\n\n"
+        }
+        DialectName::Responses => {
+            "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"Overloaded\"}}}\n\n"
+        }
+        // Raw, as it comes from there: no `data:` before it, on several lines.
+        DialectName::Gemini => {
+            "{\r\n  \"error\": {\r\n    \"code\": 503,\r\n    \"message\": \"Overloaded\",\r\n    \"status\": \"UNAVAILABLE\"\r\n  }\r\n}\r\n"
+        }
+        DialectName::Ollama | DialectName::Script => "{\"error\":\"Overloaded\"}\n",
+    }
+}
+
+#[tokio::test]
+async fn o_001_an_error_inside_a_200_stream_is_classified_by_its_type_in_every_dialect() {
+    for given in ALL {
+        for end in [Vec::new(), vec![Piece::Break], vec![Piece::Forever]] {
+            // After the error nothing is waited for, except where its end is that of the stream.
+            if given.dialect == DialectName::Gemini && !end.is_empty() {
+                continue;
+            }
+            let body = [pieces(given.before_call(), 7), pieces(overloaded(given.dialect), 5), end].concat();
+            let outcome = call(given.dialect, stream(&given, body)).await;
+            let failure = outcome.end.unwrap_err();
+            assert_eq!((failure.class, failure.status), (Class::Transient, Some(200)), "{}", given.dialect);
+            assert_eq!(failure.message, "Overloaded", "{}", given.dialect);
+            assert!(outcome.events.len() > 1, "{} showed a preview before", given.dialect);
+        }
+    }
+}
+
+#[tokio::test]
+async fn o_002_an_error_as_the_very_first_event_is_the_same_as_before_the_stream() {
+    for given in ALL {
+        let outcome = call(given.dialect, stream(&given, pieces(overloaded(given.dialect), 11))).await;
+        assert_eq!(outcome.end.unwrap_err().class, Class::Transient, "{}", given.dialect);
+        assert_eq!(outcome.events, [StreamEvent::Started { request_id: None }], "{} showed nothing", given.dialect);
+    }
+}
+
+#[tokio::test]
+async fn an_error_as_json_under_the_headers_of_a_stream_is_read_in_every_dialect() {
+    for given in ALL {
+        let body = "{\"error\":{\"code\":\"insufficient_quota\",\"message\":\"no credit\"}}";
+        let failure = call(given.dialect, stream(&given, pieces(body, 9))).await.end.unwrap_err();
+        assert_eq!((failure.class, failure.message.as_str()), (Class::Quota, "no credit"), "{}", given.dialect);
     }
 }
 
@@ -122,11 +186,45 @@ async fn a_key_that_changes_is_used_by_the_next_call() {
 
 #[tokio::test]
 async fn o_003_a_connection_that_ends_or_breaks_inside_a_tool_call_is_incomplete() {
-    let cut = ANTHROPIC.find("\\\"ls\\\"").unwrap();
-    for end in [Vec::new(), vec![Piece::Break]] {
-        let body = [pieces(&ANTHROPIC[..cut], 100), end].concat();
-        let outcome = call(DialectName::Anthropic, ScriptReply::stream(body)).await;
-        assert_eq!(outcome.end.unwrap_err().class, Class::Incomplete);
+    for given in ALL {
+        for end in [Vec::new(), vec![Piece::Break]] {
+            let body = [pieces(given.cut_in_call(), 100), end].concat();
+            let failure = call(given.dialect, stream(&given, body)).await.end.unwrap_err();
+            assert_eq!(failure.class, Class::Incomplete, "{}", given.dialect);
+        }
+    }
+}
+
+#[tokio::test]
+async fn o_004_the_end_of_the_connection_is_no_end_of_the_answer() {
+    for given in ALL {
+        // Whole events, and none of them the terminal marker.
+        let before = &given.stream[..given.stream.find(given.marker).unwrap()];
+        let events = before.rfind('\n').map_or("", |end| &before[..=end]);
+        let failure = call(given.dialect, stream(&given, pieces(events, 50))).await.end.unwrap_err();
+        assert_eq!(failure.class, Class::Incomplete, "{}", given.dialect);
+    }
+    let cut = OPENAI.find("data: [DONE]").unwrap();
+    assert_eq!(call(DialectName::OpenAi, ScriptReply::stream(pieces(&OPENAI[..cut], 50))).await.end, openai(OPENAI));
+}
+
+#[tokio::test]
+async fn o_009_carriage_returns_cut_by_the_network_change_nothing() {
+    for given in ALL {
+        let text = given.stream.replace("\r\n", "\n").replace('\n', "\r\n");
+        // The chunk ends between CR and LF.
+        let body = text.split_inclusive('\r').map(|piece| Piece::Bytes(piece.as_bytes().to_vec())).collect();
+        assert_eq!(call(given.dialect, stream(&given, body)).await.end.unwrap(), given.answer(), "{}", given.dialect);
+    }
+}
+
+#[tokio::test]
+async fn o_010_characters_cut_by_the_network_are_whole() {
+    for given in ALL {
+        let body = given.stream.as_bytes().chunks(1).map(|byte| Piece::Bytes(byte.to_vec())).collect();
+        let answer = call(given.dialect, stream(&given, body)).await.end.unwrap();
+        assert_eq!(answer, given.answer(), "{}", given.dialect);
+        assert!(!format!("{answer:?}").contains('\u{fffd}'));
     }
 }
 
@@ -172,21 +270,177 @@ async fn o_006_hints_and_request_ids_of_an_error_reply_are_kept() {
 }
 
 #[tokio::test]
-async fn o_018_pages_of_proxies_are_transient_and_never_shown() {
-    for reply in [
-        ScriptReply::whole(524, "text/plain", ""),
-        ScriptReply::whole(520, "text/html", "<html>web server is returning an unknown error</html>"),
-        ScriptReply::whole(200, "text/html", "<!DOCTYPE html>"),
-        ScriptReply::whole(200, "application/json", "upstream error"),
+async fn o_007_the_latest_reset_of_a_used_up_bucket_is_the_wait() {
+    let reply = ScriptReply::whole(429, "application/json", r#"{"type":"error","error":{"type":"rate_limit_error"}}"#)
+        .with_header("date", "Mon, 30 Nov 2026 02:30:50 GMT")
+        .with_header("anthropic-ratelimit-input-tokens-remaining", "0")
+        .with_header("anthropic-ratelimit-input-tokens-reset", "2026-11-30T02:31:10Z")
+        .with_header("anthropic-ratelimit-requests-remaining", "7")
+        .with_header("anthropic-ratelimit-requests-reset", "2026-11-30T04:00:00Z");
+    let failure = call(DialectName::Anthropic, reply).await.end.unwrap_err();
+    assert_eq!((failure.class, failure.retry_after), (Class::RateLimit, Some(20_000)));
+}
+
+#[tokio::test]
+async fn o_008_a_retry_delay_in_the_body_is_the_wait() {
+    let info = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"38s"}]}}"#;
+    for (body, wait) in
+        [(info.to_owned(), 38_000), (format!("[{info}]"), 38_000), (info.replace("38s", "36.429760048s"), 36_429)]
+    {
+        let reply = ScriptReply::whole(429, "application/json", body.clone());
+        let failure = call(DialectName::Gemini, reply).await.end.unwrap_err();
+        assert_eq!((failure.class, failure.retry_after), (Class::RateLimit, Some(wait)), "{body}");
+        // The same inside a stream that is open already.
+        let reply = ScriptReply::stream(pieces(&format!("data: {body}\r\n\r\n"), 20));
+        assert_eq!(call(DialectName::Gemini, reply).await.end.unwrap_err().retry_after, Some(wait), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn o_017_an_answer_with_a_call_that_the_provider_could_not_read_is_a_failed_attempt() {
+    let chunk = |parts: &str, reason: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":{parts}}},\"finishReason\":\"{reason}\",\"finishMessage\":\"Malformed function call: f(\",\"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":9}}}}\r\n\r\n"
+        )
+    };
+    let call_part = r#"[{"functionCall":{"name":"bash","args":{}}}]"#;
+    for (parts, reason) in [
+        ("[]", "MALFORMED_FUNCTION_CALL"),
+        (call_part, "MALFORMED_FUNCTION_CALL"),
+        (call_part, "UNEXPECTED_TOOL_CALL"),
+        (call_part, "TOO_MANY_TOOL_CALLS"),
+        ("[]", "MALFORMED_RESPONSE"),
+        (call_part, "INVALID_FUNCTION_CALL"),
     ] {
-        let status = reply.status;
-        let failure = call(DialectName::OpenAi, reply).await.end.unwrap_err();
-        assert_eq!((failure.class, failure.status), (Class::Transient, Some(status)));
-        assert!(
-            !failure.message.contains("html") && !failure.message.contains("upstream error"),
-            "{}",
-            failure.message
-        );
+        let reply = ScriptReply::stream(pieces(&chunk(parts, reason), 30));
+        let failure = call(DialectName::Gemini, reply).await.end.unwrap_err();
+        assert_eq!((failure.class, failure.kind.as_str()), (Class::Empty, reason));
+        assert!(failure.message.contains("Malformed function call: f("), "{}", failure.message);
+    }
+    let hidden = "data: {\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"stop\",\"native_finish_reason\":\"MALFORMED_FUNCTION_CALL\"}]}\n\ndata: [DONE]\n\n";
+    let failure = call(DialectName::OpenAi, ScriptReply::stream(pieces(hidden, 30))).await.end.unwrap_err();
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Empty, "MALFORMED_FUNCTION_CALL"));
+}
+
+#[tokio::test]
+async fn o_018_pages_of_proxies_are_transient_and_never_shown() {
+    for dialect in ALL.map(|given| given.dialect) {
+        for reply in [
+            ScriptReply::whole(524, "text/plain", ""),
+            ScriptReply::whole(520, "text/html", "<html>web server is returning an unknown error</html>"),
+            ScriptReply::whole(521, "text/html; charset=utf-8", "<!doctype html><title>521</title>"),
+            ScriptReply::whole(530, "text/html", "error code: 1016"),
+            ScriptReply::whole(502, "application/json", "<html>"),
+            ScriptReply::whole(408, "text/html", "<html>"),
+            ScriptReply::whole(425, "text/plain", ""),
+            ScriptReply::whole(200, "text/html", "<!DOCTYPE html>"),
+            ScriptReply::whole(200, "application/json", "upstream error"),
+            ScriptReply::whole(200, "application/json", "{\"status\":\"ok\"}"),
+        ] {
+            let status = reply.status;
+            let failure = call(dialect, reply.with_header("cf-ray", "ray-1")).await.end.unwrap_err();
+            assert_eq!((failure.class, failure.status), (Class::Transient, Some(status)), "{dialect}");
+            assert_eq!(failure.request_id.as_deref(), Some("ray-1"), "what support will ask for");
+            let shows_page = ["html", "upstream error", "1016"].iter().any(|part| failure.message.contains(part));
+            assert!(!shows_page, "{}", failure.message);
+        }
+    }
+}
+
+#[tokio::test]
+async fn o_021_a_retired_model_is_a_matter_of_the_configuration() {
+    for (dialect, status, body) in [
+        (
+            DialectName::Anthropic,
+            404,
+            r#"{"type":"error","error":{"type":"not_found_error","message":"model: old-1"}}"#,
+        ),
+        (
+            DialectName::OpenAi,
+            404,
+            r#"{"error":{"code":"model_not_found","message":"no such model","type":"invalid_request_error"}}"#,
+        ),
+        (DialectName::Responses, 400, r#"{"error":{"code":"model_not_found","message":"no such model"}}"#),
+        (
+            DialectName::Gemini,
+            404,
+            r#"{"error":{"code":404,"message":"models/old-1 is not found","status":"NOT_FOUND"}}"#,
+        ),
+        (DialectName::Ollama, 404, r#"{"error":"model 'old-1' not found"}"#),
+        (DialectName::Ollama, 410, "gone"),
+    ] {
+        let failure = call(dialect, ScriptReply::whole(status, "application/json", body)).await.end.unwrap_err();
+        assert_eq!(failure.class, Class::Config, "{dialect} {status}");
+    }
+}
+
+#[tokio::test]
+async fn o_019_and_o_020_too_long_and_too_big_are_told_apart_in_every_dialect() {
+    for (dialect, status, body, class) in [
+        (
+            DialectName::Anthropic,
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+            Class::Overflow,
+        ),
+        (DialectName::OpenAi, 400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, Class::Overflow),
+        (
+            DialectName::Gemini,
+            400,
+            r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}"#,
+            Class::Overflow,
+        ),
+        (DialectName::Ollama, 500, r#"{"error":"no user query found in messages"}"#, Class::Overflow),
+        (DialectName::Anthropic, 413, "<html>413 Request Entity Too Large</html>", Class::TooBig),
+        (DialectName::Gemini, 413, "", Class::TooBig),
+        (
+            DialectName::Anthropic,
+            413,
+            r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
+            Class::TooBig,
+        ),
+    ] {
+        let failure = call(dialect, ScriptReply::whole(status, "text/html", body)).await.end.unwrap_err();
+        assert_eq!(failure.class, class, "{dialect} {status} {body}");
+    }
+    let failed = RESPONSES.replace(
+        "\"type\":\"response.completed\",\"response\":{\"id\":\"resp_1\",\"status\":\"completed\"",
+        "\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"context_length_exceeded\",\"message\":\"Your input exceeds the context window of this model.\"},\"status\":\"failed\"",
+    );
+    let failure = call(DialectName::Responses, ScriptReply::stream(pieces(&failed, 60))).await.end.unwrap_err();
+    assert_eq!(failure.class, Class::Overflow);
+}
+
+#[tokio::test]
+async fn o_022_a_refused_key_is_a_matter_of_the_credential_in_every_dialect() {
+    for (dialect, status, body) in [
+        (
+            DialectName::Anthropic,
+            401,
+            r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#,
+        ),
+        (DialectName::OpenAi, 401, r#"{"error":{"code":"invalid_api_key","message":"Incorrect API key"}}"#),
+        (DialectName::Responses, 403, "<html>"),
+        (
+            DialectName::Gemini,
+            400,
+            r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
+        ),
+        (DialectName::Ollama, 401, r#"{"error":"unauthorized"}"#),
+    ] {
+        let failure = call(dialect, ScriptReply::whole(status, "application/json", body)).await.end.unwrap_err();
+        assert_eq!(failure.class, Class::Credential, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn o_023_one_call_is_one_request_whatever_is_answered() {
+    for dialect in ALL.map(|given| given.dialect) {
+        for status in [429, 500, 503, 529] {
+            let server = server(ScriptReply::whole(status, "application/json", "{}")).await;
+            assert!(call_with(config(dialect, &server)).await.end.is_err());
+            assert_eq!(server.requests().len(), 1, "{dialect} {status}");
+        }
     }
 }
 
@@ -199,20 +453,69 @@ async fn a_redirect_is_not_followed() {
     assert!(target.requests().is_empty());
 }
 
+/// A limit that passes at once, and one that does not pass in a test.
+const SHORT: Option<Duration> = Some(Duration::from_millis(30));
+
 #[tokio::test]
-async fn silence_ends_the_attempt_at_its_limit() {
-    let short = Duration::from_millis(30);
-    let key = key_file();
-    let body = [pieces(&ANTHROPIC[..600], 100), vec![Piece::Forever]].concat();
-    let server = server(ScriptReply::stream(body)).await;
-    let mut config =
-        ProviderConfig { api_key_file: Some(key.path().to_owned()), ..config(DialectName::Anthropic, &server) };
-    config.timeouts.idle = Some(short);
+async fn silence_ends_the_attempt_at_its_limit_in_every_dialect() {
+    for given in ALL {
+        let body = [pieces(given.cut_in_call(), 100), vec![Piece::Forever]].concat();
+        let server = server(stream(&given, body)).await;
+        let mut config = config(given.dialect, &server);
+        config.timeouts.idle = SHORT;
+        let failure = call_with(config.clone()).await.end.unwrap_err();
+        assert_eq!((failure.class, failure.kind.as_str()), (Class::Incomplete, "idle_timeout"));
+        config.timeouts.idle = None;
+        config.timeouts.total = SHORT;
+        assert_eq!(call_with(config).await.end.unwrap_err().kind, "total_timeout");
+    }
+}
+
+/// Signs of life without end.
+fn pings(dialect: DialectName) -> &'static str {
+    match dialect {
+        DialectName::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        DialectName::OpenAi => ": PROCESSING\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"\"}}]}\n\n",
+        DialectName::Responses => "event: response.in_progress\ndata: {\"type\":\"response.in_progress\"}\n\n",
+        DialectName::Gemini => "data: {}\r\n\r\n",
+        DialectName::Ollama | DialectName::Script => "\n{\"message\":{\"content\":\"\"},\"done\":false}\n",
+    }
+}
+
+#[tokio::test]
+async fn pings_are_signs_of_life_but_no_progress() {
+    for given in ALL {
+        let ping = [Piece::Wait(Duration::from_millis(3)), Piece::Bytes(pings(given.dialect).into())];
+        let begun = pieces(given.before_call(), 1_000);
+        let body = [begun, std::iter::repeat_n(ping, 2_000).flatten().collect()].concat();
+        let server = server(stream(&given, body)).await;
+        let mut config = config(given.dialect, &server);
+        // Nothing is ever silent for so long, and still the attempt ends.
+        config.timeouts.idle = Some(Duration::from_secs(20));
+        config.timeouts.progress = Some(Duration::from_millis(100));
+        let failure = call_with(config).await.end.unwrap_err();
+        let expected = (Class::Incomplete, "progress_timeout");
+        assert_eq!((failure.class, failure.kind.as_str()), expected, "{}: {}", given.dialect, failure.message);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_sends_its_headers_first_may_take_the_time_of_the_first_byte() {
+    let given = &ALL[4];
+    let late = [vec![Piece::Wait(Duration::from_millis(120))], pieces(given.stream, 100)].concat();
+    let server = server(stream(given, late)).await;
+    let mut config = config(given.dialect, &server);
+    config.timeouts.idle = Some(Duration::from_millis(60));
+    assert_eq!(call_with(config.clone()).await.end.unwrap(), given.answer());
+    config.timeouts.first_byte = SHORT;
     let failure = call_with(config.clone()).await.end.unwrap_err();
-    assert_eq!((failure.class, failure.kind.as_str()), (Class::Incomplete, "idle_timeout"));
-    config.timeouts.idle = Some(Duration::from_secs(60));
-    config.timeouts.total = Some(short);
-    assert_eq!(call_with(config).await.end.unwrap_err().kind, "total_timeout");
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Transient, "first_byte_timeout"));
+    // A model of its own may be slower than the provider's others.
+    config.model_timeouts = BTreeMap::from([(
+        "m".to_owned(),
+        tenure_model::TimeoutsConfig { first_byte: Some(Duration::from_secs(20)), ..Default::default() },
+    )]);
+    assert_eq!(call_with(config).await.end.unwrap(), given.answer());
 }
 
 #[tokio::test]
@@ -221,7 +524,7 @@ async fn silence_before_the_first_byte_has_its_own_limit() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = ProviderConfig::new(DialectName::OpenAi);
     config.base_url = Some(format!("http://{}", listener.local_addr().unwrap()));
-    config.timeouts.first_byte = Some(Duration::from_millis(30));
+    config.timeouts.first_byte = SHORT;
     let failure = call_with(config).await.end.unwrap_err();
     assert_eq!((failure.class, failure.kind.as_str()), (Class::Transient, "first_byte_timeout"));
 }
