@@ -108,7 +108,7 @@ pub struct ProviderConfig {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", serialize_with = "hide_values")]
     pub headers: BTreeMap<String, String>,
     /// Time limits of a call.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "TimeoutsConfig::is_empty")]
     pub timeouts: TimeoutsConfig,
     /// Time limits of some models, by name; what is left out is the provider's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -238,6 +238,10 @@ pub struct TimeoutsConfig {
 }
 
 impl TimeoutsConfig {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// These limits, and the others where nothing is said.
     fn over(&self, other: Timeouts) -> Timeouts {
         Timeouts {

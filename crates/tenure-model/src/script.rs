@@ -19,7 +19,7 @@ pub use model::ScriptModel;
 pub use play::{Play, play};
 pub use scenario::{Attempt, Cut, Input, Item, Pace, Scenario, ScenarioProblem, Turn, When};
 pub use server::{Responder, ScriptReply, ScriptRequest, ScriptServer, serve, serve_scenario};
-pub use wire::{Piece, anthropic_stream, openai_stream};
+pub use wire::{Piece, anthropic_stream, gemini_stream, ollama_stream, openai_stream, responses_stream};
 
 /// The word for this dialect in the stored origin of blocks.
 pub(crate) const NAME: &str = "script";

@@ -1,6 +1,8 @@
 //! `tenure bench NAME`: measurements, each next to what it is compared with, in the same run.
 
+mod allocations;
 mod commits;
+mod decoders;
 mod previews;
 mod sandbox;
 mod start;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub(crate) const NAMES: [&str; 5] = ["commits", "steps", "previews", "sandbox", "start"];
+pub(crate) const NAMES: [&str; 6] = ["commits", "steps", "previews", "sandbox", "start", "decoders"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
@@ -81,6 +83,7 @@ pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Res
     std::fs::create_dir_all(&folder)?;
     let figures = match name {
         "commits" => commits::run(&folder).await,
+        "decoders" => decoders::run(),
         "steps" => steps::run(&folder).await,
         "previews" => previews::run(&folder).await,
         "sandbox" => sandbox::run(&folder).await,

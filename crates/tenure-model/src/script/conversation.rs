@@ -1,5 +1,6 @@
 //! The conversation as a scenario sees it, from a prompt or from the body of a real request.
 
+use crate::attachment::FAILED;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tenure_core::{AssistantPart, Block, Message, Prompt, UserPart};
@@ -108,13 +109,7 @@ impl Conversation {
                     reader.assistant();
                 }
                 "tool" => {
-                    let said = text(&message["content"]);
-                    let failed = said.strip_prefix("[the call failed]\n");
-                    reader.result(
-                        &text(&message["tool_call_id"]),
-                        failed.unwrap_or(&said).to_owned(),
-                        failed.is_some(),
-                    );
+                    reader.text_result(&text(&message["tool_call_id"]), &text(&message["content"]));
                 }
                 "user" => {
                     reader.text(message["content"].as_str().unwrap_or_default());
@@ -122,6 +117,84 @@ impl Conversation {
                         reader.text(part["text"].as_str().unwrap_or_default());
                     }
                 }
+                _ => {}
+            }
+        }
+        reader.done
+    }
+
+    /// From the body of a Responses request.
+    pub fn of_responses(body: &Value) -> Self {
+        let mut reader = Reader::default();
+        let mut is_answer = false;
+        for item in items(&body["input"]) {
+            let kind = item["type"].as_str().unwrap_or("message");
+            let is_models = match kind {
+                "function_call" => {
+                    reader.called(text(&item["call_id"]), text(&item["name"]));
+                    true
+                }
+                "function_call_output" => {
+                    reader.text_result(&text(&item["call_id"]), &text(&item["output"]));
+                    false
+                }
+                "message" if item["role"] != "assistant" => {
+                    reader.text(item["content"].as_str().unwrap_or_default());
+                    for part in items(&item["content"]) {
+                        reader.text(part["text"].as_str().unwrap_or_default());
+                    }
+                    false
+                }
+                _ => true,
+            };
+            // Items of the model in a row are one answer.
+            if is_models && !is_answer {
+                reader.assistant();
+            }
+            is_answer = is_models;
+        }
+        reader.done
+    }
+
+    /// From the body of a Gemini request.
+    pub fn of_gemini(body: &Value) -> Self {
+        let mut reader = Reader::default();
+        let mut calls = 0;
+        let mut results = 0;
+        for content in items(&body["contents"]) {
+            for part in items(&content["parts"]) {
+                if let Some(name) = part["functionCall"]["name"].as_str() {
+                    calls += 1;
+                    reader.called(calls.to_string(), name.to_owned());
+                } else if let Some(response) = part["functionResponse"]["response"].as_object() {
+                    // There need not be ids: results come in the order of the calls.
+                    results += 1;
+                    let said = response.get("output").or_else(|| response.get("error")).map(text).unwrap_or_default();
+                    reader.result(&results.to_string(), said, response.contains_key("error"));
+                } else if content["role"] == "user" {
+                    reader.text(part["text"].as_str().unwrap_or_default());
+                }
+            }
+            if content["role"] == "model" {
+                reader.assistant();
+            }
+        }
+        reader.done
+    }
+
+    /// From the body of an Ollama request.
+    pub fn of_ollama(body: &Value) -> Self {
+        let mut reader = Reader::default();
+        for message in items(&body["messages"]) {
+            let said = text(&message["content"]);
+            match message["role"].as_str().unwrap_or_default() {
+                "assistant" => reader.assistant(),
+                "tool" => {
+                    let name = text(&message["tool_name"]);
+                    reader.called(name.clone(), name.clone());
+                    reader.text_result(&name, &said);
+                }
+                "user" => reader.text(&said),
                 _ => {}
             }
         }
@@ -180,6 +253,12 @@ impl Reader {
             text.push('\n');
         }
         text.push_str(piece);
+    }
+
+    /// The result of a call in a dialect that says in text whether it failed.
+    fn text_result(&mut self, call: &str, said: &str) {
+        let failed = said.strip_prefix(FAILED);
+        self.result(call, failed.unwrap_or(said).to_owned(), failed.is_some());
     }
 
     fn result(&mut self, call: &str, said: String, is_error: bool) {

@@ -6,7 +6,8 @@
 use super::conversation::Conversation;
 use super::play::{Play, play};
 use super::scenario::{Scenario, error_body};
-use super::wire::{Piece, anthropic_stream, openai_stream};
+use super::wire::{Piece, anthropic_stream, gemini_stream, ollama_stream, openai_stream, responses_stream};
+use crate::config::DialectName;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -54,7 +55,7 @@ pub struct ScriptReply {
 impl ScriptReply {
     /// A stream with status 200.
     pub fn stream(body: Vec<Piece>) -> Self {
-        Self { status: 200, headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())], body }
+        Self { status: 200, headers: vec![("content-type".to_owned(), EVENTS.to_owned())], body }
     }
 
     /// A whole body.
@@ -221,21 +222,21 @@ fn scenario_responder(scenario: Arc<Scenario>) -> Responder {
         let Ok(body) = serde_json::from_slice::<serde_json::Value>(&request.body) else {
             return problem(400, "the body is not JSON");
         };
-        let is_anthropic = request.path.ends_with("/messages");
-        let conversation = match is_anthropic {
-            true => Conversation::of_anthropic(&body),
-            false if request.path.ends_with("/chat/completions") => Conversation::of_openai(&body),
-            false => {
-                return ScriptReply::whole(
-                    404,
-                    "application/json",
-                    error_body("not_found_error", "use /v1/messages or /v1/chat/completions"),
-                );
-            }
+        let Some(dialect) = dialect_of(&request.path) else {
+            return ScriptReply::whole(404, "application/json", error_body("not_found_error", &paths()));
+        };
+        let conversation = match dialect {
+            DialectName::Anthropic => Conversation::of_anthropic(&body),
+            DialectName::OpenAi => Conversation::of_openai(&body),
+            DialectName::Responses => Conversation::of_responses(&body),
+            DialectName::Gemini => Conversation::of_gemini(&body),
+            DialectName::Ollama | DialectName::Script => Conversation::of_ollama(&body),
         };
         let attempt = {
             let mut hasher = DefaultHasher::new();
-            body["messages"].to_string().hash(&mut hasher);
+            for field in ["messages", "input", "contents"] {
+                body[field].to_string().hash(&mut hasher);
+            }
             let mut attempts = attempts.lock().unwrap_or_else(PoisonError::into_inner);
             if attempts.len() >= MAX_REMEMBERED {
                 attempts.clear();
@@ -254,13 +255,37 @@ fn scenario_responder(scenario: Arc<Scenario>) -> Responder {
                 headers.iter().fold(reply, |reply, (name, value)| reply.with_header(name, value))
             }
             Ok(Play::Stream { items, stop, usage }) => {
-                let body = if is_anthropic {
-                    anthropic_stream(model, &items, stop, usage)
-                } else {
-                    openai_stream(model, &items, stop, usage)
+                let (body, content_type) = match dialect {
+                    DialectName::Anthropic => (anthropic_stream(model, &items, stop, usage), EVENTS),
+                    DialectName::OpenAi => (openai_stream(model, &items, stop, usage), EVENTS),
+                    DialectName::Responses => (responses_stream(model, &items, stop, usage), EVENTS),
+                    DialectName::Gemini => (gemini_stream(&items, stop, usage), EVENTS),
+                    DialectName::Ollama | DialectName::Script => (ollama_stream(model, &items, stop, usage), LINES),
                 };
-                ScriptReply::stream(body).with_header(if is_anthropic { "request-id" } else { "x-request-id" }, &id)
+                let name = if dialect == DialectName::Anthropic { "request-id" } else { "x-request-id" };
+                let headers = vec![("content-type".to_owned(), content_type.to_owned())];
+                ScriptReply { status: 200, headers, body }.with_header(name, &id)
             }
         }
     })
+}
+
+const EVENTS: &str = "text/event-stream";
+const LINES: &str = "application/x-ndjson";
+
+/// Which dialect a request speaks, by its path.
+fn dialect_of(path: &str) -> Option<DialectName> {
+    PATHS.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, dialect)| dialect)
+}
+
+const PATHS: [(&str, DialectName); 5] = [
+    ("/messages", DialectName::Anthropic),
+    ("/chat/completions", DialectName::OpenAi),
+    ("/responses", DialectName::Responses),
+    (":streamGenerateContent", DialectName::Gemini),
+    ("/api/chat", DialectName::Ollama),
+];
+
+fn paths() -> String {
+    format!("use a path that ends in one of: {}", PATHS.map(|(end, _)| end).join(", "))
 }

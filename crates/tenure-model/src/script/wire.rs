@@ -1,5 +1,13 @@
 //! A played turn as the bytes of a real provider.
 
+mod gemini;
+mod ollama;
+mod responses;
+
+pub use gemini::gemini_stream;
+pub use ollama::ollama_stream;
+pub use responses::responses_stream;
+
 use super::play::{input_text, pieces};
 use super::scenario::{Cut, Item, Pace};
 use serde_json::{Value, json};
@@ -156,20 +164,30 @@ impl Out {
     }
 
     fn event(&mut self, data: &Value) {
+        let text = self.event_text(data);
+        self.bytes(&text);
+    }
+
+    fn event_text(&self, data: &Value) -> String {
         let name = if self.has_names {
             format!("event: {}\n", data["type"].as_str().unwrap_or_default())
         } else {
             String::new()
         };
-        self.bytes(&format!("{name}data: {data}\n\n"));
+        format!("{name}data: {data}\n\n")
     }
 
     fn paced(&mut self, text: &str, pace: Pace, event: impl Fn(&str) -> Value) {
+        let has_names = self.has_names;
+        self.paced_as(text, pace, |piece| Self { pieces: Vec::new(), has_names }.event_text(&event(piece)));
+    }
+
+    fn paced_as(&mut self, text: &str, pace: Pace, written: impl Fn(&str) -> String) {
         for piece in pieces(text, pace.pieces) {
             if !pace.delay.is_zero() {
                 self.pieces.push(Piece::Wait(pace.delay));
             }
-            self.event(&event(&piece));
+            self.bytes(&written(&piece));
         }
     }
 

@@ -1,12 +1,12 @@
 //! Scenarios: which turn is due, what it may use, and the same play in this process and over sockets.
 
-use crate::given::{context, prompt, said};
+use crate::given::{ALL, context, prompt, said};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::failure::{Class, Failure};
 use tenure_core::{Answer, AnswerStop, AssistantPart, Block, BlockKind, EventId, Message, Origin, UserPart};
 use tenure_model::script::{BUILT_IN_SCENARIOS, Library, Scenario, ScriptModel, ScriptServer};
-use tenure_model::{DialectName, Model, Models, ProviderConfig, Providers};
+use tenure_model::{Model, Models, ProviderConfig, Providers};
 
 const AGENT: &str = r#"
 [[turn]]
@@ -112,12 +112,12 @@ fn expected(checks: usize) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_scenario_is_played_the_same_in_this_process_and_over_both_dialects() {
+async fn a_scenario_is_played_the_same_in_this_process_and_over_every_dialect() {
     let scenario = Arc::new(Scenario::parse(AGENT).unwrap());
     for (outcome, checks) in [("pid=42 ok", 0), ("unknown, pid=42", 1)] {
         let here = ScriptModel::new(scenario.clone(), "script/agent".into());
         assert_eq!(play_all(&here, outcome).await, expected(checks));
-        for dialect in [DialectName::Anthropic, DialectName::OpenAi] {
+        for dialect in ALL.map(|given| given.dialect) {
             let server = ScriptServer::start_scenario(scenario.clone()).await.unwrap();
             let config = ProviderConfig { base_url: Some(server.base_url()), ..ProviderConfig::new(dialect) };
             let providers = Providers::new(BTreeMap::from([("p".to_owned(), config)]), None).unwrap();
