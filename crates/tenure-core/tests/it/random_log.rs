@@ -118,7 +118,7 @@ impl Log {
         let number = if (detail / 40).is_multiple_of(3) { 0 } else { self.events.len() };
         let signature = format!("sig:{dialect}:{model}:{number}");
         let blocks = if is_kept { blocks(dialect, &signature, number, detail / 10, &wrote) } else { Vec::new() };
-        let blocks = blocks.iter().map(|block| Json::from_value(block)).collect();
+        let blocks = blocks.iter().map(Json::from_value).collect();
         Origin { dialect: dialect.to_owned(), model: model.to_owned(), blocks }
     }
 }
