@@ -12,7 +12,7 @@ use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{Agent, Policies, UnknownOutcome};
+use tenure_core::{Agent, CompactionMode, CompactionPolicy, Policies, UnknownOutcome};
 
 /// One version of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,6 +139,37 @@ pub struct WirePolicies {
     pub unknown_outcome: String,
     /// Most output tokens per model call.
     pub max_output_tokens: Option<u32>,
+    /// What happens when a conversation becomes too long for the model.
+    #[serde(default)]
+    pub compaction: WireCompaction,
+}
+
+/// What happens when a conversation becomes too long for the model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireCompaction {
+    /// `auto` or `off`.
+    pub mode: String,
+    /// Input tokens at which it is summarised; null takes four fifths of what fits.
+    pub trigger_tokens: Option<u64>,
+    /// Tokens of the newest rows that stay as they are; null takes a fifth of what fits.
+    pub keep_tokens: Option<u64>,
+    /// The model that writes the summary; null takes the one that works.
+    pub model: Option<String>,
+}
+
+impl WireCompaction {
+    fn of(policy: &CompactionPolicy) -> Self {
+        let mode = match policy.mode {
+            CompactionMode::Auto => "auto",
+            CompactionMode::Off => "off",
+        };
+        Self {
+            mode: mode.into(),
+            trigger_tokens: policy.trigger_tokens,
+            keep_tokens: policy.keep_tokens,
+            model: policy.model.clone(),
+        }
+    }
 }
 
 /// Attempts and waits for a failing upstream.
@@ -226,6 +257,7 @@ impl WirePolicies {
                 UnknownOutcome::AskPerson => "ask_person".into(),
             },
             max_output_tokens: policies.max_output_tokens,
+            compaction: WireCompaction::of(&policies.compaction),
         }
     }
 }

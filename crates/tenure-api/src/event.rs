@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_core::failure::Class;
 use tenure_core::{
-    Block, Body, Decision, Effect, End, Event, Input, InputBody, InsteadOf, Json, Outcome, Permission, Resolution,
-    Stop, Update, Usage,
+    Block, Body, Decision, Effect, End, Event, Input, InputBody, InsteadOf, Json, Measured, Outcome, Permission,
+    Purpose, Resolution, Stop, Update, Usage,
 };
 
 /// Header of a stream's reply: the `seq` after which the stream begins. A reader of a live stream
@@ -92,6 +92,9 @@ pub enum WireBody {
         class: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         upstream_request_id: Option<String>,
+        /// What a refusal taught: tokens of an overflow, bytes of a request that was too large.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
     },
     #[serde(rename = "span.model_request_start")]
     SpanStart {
@@ -100,6 +103,15 @@ pub enum WireBody {
         /// The model that would have been called, if another one is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instead_of: Option<WireInsteadOf>,
+        /// `answer` or `summary`.
+        #[serde(default)]
+        purpose: String,
+        /// Input tokens of the request, estimated.
+        #[serde(default)]
+        estimated_input_tokens: u64,
+        /// Bytes of the request.
+        #[serde(default)]
+        request_bytes: u64,
     },
     #[serde(rename = "span.model_request_end")]
     SpanEnd {
@@ -108,6 +120,24 @@ pub enum WireBody {
         model_usage: ModelUsage,
         model: String,
         cost_usd: Option<f64>,
+        /// What an attempt without an answer is charged, in tokens.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        charged_tokens: Option<u64>,
+    },
+    #[serde(rename = "agent.thread_context_compacted")]
+    ContextCompacted {
+        /// `summary`, or `media` if only images and documents were left out.
+        kind: String,
+        /// The first row that the model saw as it is until now.
+        from_seq: u64,
+        /// The first row that it sees as it is from now on.
+        keep_from_seq: u64,
+        /// Images and documents of rows before this one are named only; 0 for none.
+        media_from_seq: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
+        before: WireSize,
+        after: WireSize,
     },
     #[serde(rename = "session.condition")]
     Condition { condition_id: String, class: String, model: String, message: String },
@@ -178,6 +208,21 @@ pub enum RetryStatus {
     Retrying,
     Exhausted,
     Terminal,
+}
+
+/// How large a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireSize {
+    /// Input tokens, estimated.
+    pub tokens: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl WireSize {
+    fn of(measured: Measured) -> Self {
+        Self { tokens: measured.tokens, bytes: measured.bytes }
+    }
 }
 
 /// Tokens of one model call.
@@ -263,7 +308,7 @@ impl WireBody {
             Body::StatusIdle { stop } => Self::StatusIdle { stop_reason: StopReason::of(stop) },
             Body::StatusRescheduled => Self::StatusRescheduled,
             Body::StatusTerminated { end } => Self::StatusTerminated { end: WireEnd::of(end) },
-            Body::Error { class, message, retrying, request_id } => Self::Error {
+            Body::Error { class, message, retrying, request_id, limit } => Self::Error {
                 error: WireError {
                     kind: error_type(*class).into(),
                     message: message.clone(),
@@ -271,18 +316,39 @@ impl WireBody {
                 },
                 class: class_word(*class).into(),
                 upstream_request_id: request_id.clone(),
+                limit: *limit,
             },
-            Body::SpanStart { model, attempt, instead_of } => Self::SpanStart {
+            Body::SpanStart { model, attempt, instead_of, sent } => Self::SpanStart {
                 model: model.clone(),
                 attempt: *attempt,
                 instead_of: instead_of.as_ref().map(WireInsteadOf::of),
+                purpose: match sent.purpose {
+                    Purpose::Answer => "answer".into(),
+                    Purpose::Summary { .. } => "summary".into(),
+                },
+                estimated_input_tokens: sent.input_tokens,
+                request_bytes: sent.size.bytes(),
             },
-            Body::SpanEnd { span, model, is_error, usage, cost_usd_micros } => Self::SpanEnd {
+            Body::SpanEnd { span, model, is_error, usage, cost_usd_micros, assumed } => Self::SpanEnd {
                 model_request_start_id: span.to_string(),
                 is_error: *is_error,
-                model_usage: ModelUsage::of(*usage),
+                // Clients add these up for answers alone.
+                model_usage: if *is_error { ModelUsage::default() } else { ModelUsage::of(*usage) },
                 model: model.clone(),
-                cost_usd: cost_usd_micros.map(dollars),
+                cost_usd: match (cost_usd_micros, assumed.cost_usd_micros) {
+                    (None, None) => None,
+                    (counted, assumed) => Some(dollars(counted.unwrap_or(0).saturating_add(assumed.unwrap_or(0)))),
+                },
+                charged_tokens: is_error.then(|| usage.total().saturating_add(assumed.tokens)),
+            },
+            Body::ContextCompacted { compacted } => Self::ContextCompacted {
+                kind: if compacted.summary.is_some() { "summary".into() } else { "media".into() },
+                from_seq: compacted.from,
+                keep_from_seq: compacted.keep_from,
+                media_from_seq: compacted.media_from,
+                summary: compacted.summary.as_ref().map(|summary| summary.text.clone()),
+                before: WireSize::of(compacted.before),
+                after: WireSize::of(compacted.after),
             },
             Body::Condition { condition, class, model, message } => Self::Condition {
                 condition_id: condition.to_string(),
@@ -353,6 +419,7 @@ impl WireBody {
             Self::SpanStart { .. } => "span.model_request_start",
             Self::SpanEnd { .. } => "span.model_request_end",
             Self::Condition { .. } => "session.condition",
+            Self::ContextCompacted { .. } => "agent.thread_context_compacted",
             Self::WaitStarted { .. } => "session.wait_started",
             Self::WaitResolved { .. } => "session.wait_resolved",
             Self::CallbackCreated { .. } => "session.callback_created",
@@ -463,6 +530,7 @@ fn error_type(class: Class) -> &'static str {
         | Class::Request
         | Class::Incomplete
         | Class::Empty
+        | Class::Malformed
         | Class::Refused => "model_request_failed_error",
     }
 }
@@ -481,6 +549,7 @@ pub fn class_word(class: Class) -> &'static str {
         Class::Request => "request",
         Class::Incomplete => "incomplete",
         Class::Empty => "empty",
+        Class::Malformed => "malformed",
         Class::Refused => "refused",
     }
 }

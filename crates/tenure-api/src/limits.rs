@@ -23,6 +23,12 @@ pub struct WireLimits {
     pub cost_usd: Option<f64>,
     /// Seconds since the session was made.
     pub wall_seconds: Option<u64>,
+    /// Tool calls that failed in a row.
+    #[serde(default)]
+    pub failures: Option<u64>,
+    /// The same call in a row.
+    #[serde(default)]
+    pub identical_calls: Option<u64>,
 }
 
 /// The money part of the limits, as the SDKs know it.
@@ -64,6 +70,8 @@ impl WireLimits {
             tokens: limits.tokens,
             cost_usd: limits.cost_usd_micros.map(dollars),
             wall_seconds: limits.wall.map(|millis| millis / 1_000),
+            failures: limits.failures,
+            identical_calls: limits.identical_calls,
         }
     }
 }
@@ -82,6 +90,8 @@ pub struct LimitsChange {
     tokens: Option<Option<u64>>,
     cost_usd_micros: Option<Option<u64>>,
     wall: Option<Option<u64>>,
+    failures: Option<Option<u64>>,
+    identical_calls: Option<Option<u64>>,
 }
 
 impl LimitsChange {
@@ -125,7 +135,14 @@ impl LimitsChange {
             Some(Some(value)) => Some(Some(micros(value, &limits.path("cost_usd"))?)),
         };
         let wall = whole("wall_seconds")?.map(|seconds| seconds.map(|seconds| seconds.saturating_mul(1_000)));
-        Ok(Self { steps: whole("steps")?, tokens: whole("tokens")?, cost_usd_micros, wall })
+        Ok(Self {
+            steps: whole("steps")?,
+            tokens: whole("tokens")?,
+            cost_usd_micros,
+            wall,
+            failures: whole("failures")?,
+            identical_calls: whole("identical_calls")?,
+        })
     }
 
     /// Whether a limit of money is asked for.
@@ -145,6 +162,8 @@ impl LimitsChange {
             tokens: self.tokens.unwrap_or(limits.tokens),
             cost_usd_micros: self.cost_usd_micros.unwrap_or(limits.cost_usd_micros),
             wall: self.wall.unwrap_or(limits.wall),
+            failures: self.failures.unwrap_or(limits.failures),
+            identical_calls: self.identical_calls.unwrap_or(limits.identical_calls),
         }
     }
 }
@@ -186,7 +205,8 @@ mod tests {
     fn the_budget_of_the_sdks_is_the_money_part_of_the_limits() {
         let budget = json!({"type": "limit", "max_list_cost": {"amount": "2500", "currency": "USD"}});
         let limits = read(json!({"budget": budget, "limits": {"steps": 7, "tokens": null}})).expect("valid");
-        assert_eq!(limits, Limits { steps: Some(7), tokens: None, cost_usd_micros: Some(25_000_000), wall: None });
+        let expected = Limits { steps: Some(7), cost_usd_micros: Some(25_000_000), ..Limits::default() };
+        assert_eq!(limits, Limits { tokens: None, ..expected });
         let wire = serde_json::to_value(WireBudget::of(limits)).expect("plain");
         assert_eq!(wire, budget_of("2500"));
     }

@@ -65,6 +65,12 @@ pub struct WireSession {
     pub limits: WireLimits,
     /// Ours: model and tool calls so far.
     pub steps: u64,
+    /// Ours: tool calls that failed in a row.
+    #[serde(default)]
+    pub failures: u64,
+    /// Ours: how large its context is; null before the first answer.
+    #[serde(default)]
+    pub context: Option<WireContext>,
     /// Ours: calls without a result.
     pub open_calls: Vec<WireCall>,
     /// Ours: `seq` of the newest event.
@@ -105,6 +111,25 @@ pub struct WireUsage {
     pub cost_usd: f64,
     /// Ours: whether a model without a price was used, which `cost_usd` leaves out.
     pub has_unpriced: bool,
+    /// Ours: tokens of attempts that broke off, which no provider counted; they count against the limit.
+    #[serde(default)]
+    pub estimated_tokens: u64,
+    /// Ours: dollars of those, as far as prices are known; not part of `cost_usd`.
+    #[serde(default)]
+    pub estimated_cost_usd: f64,
+}
+
+/// How large the context of a session is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireContext {
+    /// The first row that the model sees as it is.
+    pub from_seq: u64,
+    /// Input tokens of the newest answered request, as the provider counted them.
+    pub tokens: u64,
+    /// Bytes of that request.
+    pub bytes: u64,
+    /// The limit of tokens that a refusal taught, if one did.
+    pub max_tokens: Option<u64>,
 }
 
 /// Tokens written to the cache.
@@ -188,6 +213,8 @@ impl WireSession {
                 list_cost: Money::of_micros(budget.cost_usd_micros),
                 cost_usd: dollars(budget.cost_usd_micros),
                 has_unpriced: budget.has_unpriced,
+                estimated_tokens: budget.estimated_tokens,
+                estimated_cost_usd: dollars(budget.estimated_cost_usd_micros),
             },
             stats: WireStats { duration_seconds: around.updated_at.since(session.created_at) as f64 / 1_000.0 },
             resources: Vec::new(),
@@ -199,6 +226,13 @@ impl WireSession {
             stop_reason,
             limits: WireLimits::of(budget.limits),
             steps: budget.steps,
+            failures: budget.failures,
+            context: (!session.learnt.model.is_empty()).then(|| WireContext {
+                from_seq: session.context_from_seq,
+                tokens: session.learnt.usage.all_input(),
+                bytes: session.learnt.size.bytes(),
+                max_tokens: session.learnt.max_tokens,
+            }),
             open_calls: session
                 .calls
                 .iter()

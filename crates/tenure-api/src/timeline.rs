@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// A stretch of time with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WireSpan {
-    /// `turn`, `attempt` (one model call), `tool` (one call), `wait`, `lease`, or `bin` for all spans
-    /// that begin in a stretch of a long log.
+    /// `turn`, `attempt` (one model call; one that shortens the conversation has `summary: ` before its
+    /// model), `tool` (one call), `wait`, `lease`, or `bin` for all spans that begin in a stretch of a long log.
     pub kind: String,
     /// The model, the tool, the kind of the wait, or the node that held the lease.
     pub name: String,

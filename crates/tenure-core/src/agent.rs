@@ -163,4 +163,30 @@ pub struct Policies {
     pub unknown_outcome: UnknownOutcome,
     /// Most output tokens per model call; `None` takes the provider's setting.
     pub max_output_tokens: Option<u32>,
+    /// What happens when the conversation becomes too long for the model.
+    pub compaction: CompactionPolicy,
+}
+
+/// What happens when a conversation becomes too long for the model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactionPolicy {
+    /// Whether it is summarised.
+    pub mode: CompactionMode,
+    /// Input tokens at which it is summarised before the model refuses it; `None` takes four fifths of
+    /// what fits.
+    pub trigger_tokens: Option<u64>,
+    /// Tokens of the newest rows that stay as they are; `None` takes a fifth of what fits.
+    pub keep_tokens: Option<u64>,
+    /// The model that writes the summary; `None` takes the one that works.
+    pub model: Option<String>,
+}
+
+/// Whether a conversation that is too long is summarised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompactionMode {
+    /// Before it is too long, and when the provider says that it is.
+    #[default]
+    Auto,
+    /// Never; the session parks when the provider says that it is too long.
+    Off,
 }

@@ -1,9 +1,10 @@
 //! What a model's answer, or its failure, becomes in the log.
 
 use crate::agent::{Effect, Permission, Policies};
-use crate::budget::Price;
+use crate::budget::{Estimate, Price};
 use crate::call::{self, CallKind, Done, MAX_IDENTICAL_CALLS};
-use crate::event::{Body, Draft, Origin, Outcome, Stop};
+use crate::compact;
+use crate::event::{Body, Draft, Origin, Outcome, Purpose, Stop};
 use crate::failure::{Class, Failure};
 use crate::id::EventId;
 use crate::json::Json;
@@ -18,9 +19,16 @@ use alloc::vec::Vec;
 /// Empty answers in a row before a person is asked.
 const MAX_EMPTY_ANSWERS: u32 = 3;
 
+/// Bytes of an answer per token, where nobody counted it.
+const BYTES_PER_TOKEN: u64 = 4;
+
 /// How long after a broken key, quota or model the upstream is tried once more without anyone
 /// asking: the reconciler of promise P14, rare enough to cost nothing.
 const CONDITION_PROBE: Millis = 30 * 60 * 1_000;
+
+/// What the model is told about the calls of an answer that was cut.
+const CUT: &str =
+    "Not run: the answer was cut at the output limit, so this input may be incomplete. Make a smaller call.";
 
 /// A whole answer of a model, after the provider's terminal marker (promise P2).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,8 +131,14 @@ pub fn answered(
     let Position::Calling { span, .. } = session.position else { return Vec::new() };
     let step = session.last_step;
     let cost_usd_micros = price.map(|price| price.cost_usd_micros(answer.usage));
-    let end =
-        Body::SpanEnd { span, model: answer.model.clone(), is_error: false, usage: answer.usage, cost_usd_micros };
+    let end = Body::SpanEnd {
+        span,
+        model: answer.model.clone(),
+        is_error: false,
+        usage: answer.usage,
+        cost_usd_micros,
+        assumed: Estimate::default(),
+    };
     let mut end = Some(Draft::of_step(step, end));
     let is_cut = matches!(answer.stop, AnswerStop::MaxTokens | AnswerStop::ContextWindow);
     let (mut drafts, mut results, mut has_calls) = (Vec::new(), Vec::new(), false);
@@ -139,14 +153,7 @@ pub fn answered(
                 drafts.extend(end.take());
                 has_calls = true;
                 call_step += 1;
-                let (body, refused) = tool_use(name, input, origin, tools, names, &mut sketch);
-                let refused = if is_cut {
-                    Some(String::from(
-                        "Not run: the answer was cut at the output limit, so this input may be incomplete. Make a smaller call.",
-                    ))
-                } else {
-                    refused
-                };
+                let (body, refused) = tool_use(name, input, origin, is_cut, tools, names, &mut sketch);
                 if let (Some(text), Some(id)) = (refused, block.id) {
                     let outcome = if matches!(body, Body::AgentToolUse { permission: Permission::Deny, .. }) {
                         Outcome::Denied
@@ -173,7 +180,7 @@ pub fn answered(
 fn turn_end(stop: AnswerStop) -> Vec<Draft> {
     let idle = |stop| Draft::new(Body::StatusIdle { stop });
     let cut = |class, message: &str| {
-        Draft::new(Body::Error { class, message: message.to_string(), retrying: false, request_id: None })
+        Draft::new(Body::Error { class, message: message.to_string(), retrying: false, request_id: None, limit: None })
     };
     match stop {
         AnswerStop::EndTurn | AnswerStop::ToolUse | AnswerStop::StopSequence => alloc::vec![idle(Stop::EndTurn)],
@@ -197,6 +204,7 @@ fn tool_use(
     name: String,
     input: Result<Json, String>,
     origin: Origin,
+    is_cut: bool,
     tools: &dyn Fn(&str) -> Option<ToolFacts>,
     names: &str,
     repeats: &mut crate::session::Repeats,
@@ -214,7 +222,8 @@ fn tool_use(
     };
     // Nobody can answer a question that is not there; the other tools check their inputs when they run.
     let problem = problem.or_else(|| (facts.kind == CallKind::AskUser).then(|| no_question(&input)).flatten());
-    let malformed = unknown.or(problem);
+    // What was cut is not what the model meant, also if it happens to parse (case O-011).
+    let malformed = if is_cut { Some(String::from(CUT)) } else { unknown.or(problem) };
     if facts.kind.is_answered_outside() && malformed.is_none() {
         return (Body::AgentCustomToolUse { name, input, kind: facts.kind, origin }, None);
     }
@@ -254,34 +263,72 @@ fn shorten(text: &str) -> &str {
     &text[..end]
 }
 
+/// An attempt that gave no answer that can be kept, as its caller knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempt<'a> {
+    /// `provider/model` that was asked.
+    pub model: &'a str,
+    /// What it costs.
+    pub price: Option<&'a Price>,
+    /// What the provider counted, if it did.
+    pub counted: Usage,
+    /// Whether the provider had begun to answer, which nobody does for nothing.
+    pub has_begun: bool,
+    /// Bytes of the answer until it broke off.
+    pub received_bytes: u64,
+}
+
+impl Attempt<'_> {
+    /// What it probably used, beyond what the provider counted.
+    fn assumed(&self, session: &Session) -> Estimate {
+        if !self.has_begun || self.counted.total() > 0 {
+            return Estimate::default();
+        }
+        let input = session.sent.map_or(0, |sent| sent.input_tokens);
+        let used = Usage { input, output: self.received_bytes.div_ceil(BYTES_PER_TOKEN), ..Usage::default() };
+        Estimate { tokens: used.total(), cost_usd_micros: self.price.map(|price| price.cost_usd_micros(used)) }
+    }
+}
+
 /// The events of a failed attempt: what is told, and how the session waits.
 pub fn failed(
     session: &Session,
     failure: &Failure,
-    model: &str,
+    attempt: &Attempt<'_>,
     policies: &Policies,
     random: u64,
     now: Timestamp,
 ) -> Vec<Draft> {
-    let Position::Calling { span, attempt } = session.position else { return Vec::new() };
+    let Position::Calling { span, attempt: count } = session.position else { return Vec::new() };
     let step = session.last_step;
+    let end = ended(session, span, attempt);
+    let error = |is_retried| Draft::of_step(step, error(session, failure, attempt.model, is_retried));
     let failures = session.retry.failures.saturating_add(1);
-    let empty = session.retry.empty.saturating_add(u32::from(failure.class == Class::Empty));
+    let empty = session.retry.empty.saturating_add(u32::from(is_no_answer(failure.class)));
     let is_spent = failures >= policies.retry.max_attempts || empty >= MAX_EMPTY_ANSWERS;
     let until = |span: Millis| Some(now.after(span));
     let (kind, until, told) = match failure.class {
-        Class::RateLimit | Class::Transient | Class::Incomplete | Class::Empty if !is_spent => {
+        Class::RateLimit | Class::Transient | Class::Incomplete | Class::Empty | Class::Malformed if !is_spent => {
             let delay = retry::delay(&policies.retry, failures, failure.retry_after, random);
-            (WaitKind::Backoff { class: failure.class, attempt }, until(delay), Body::StatusRescheduled)
+            (WaitKind::Backoff { class: failure.class, attempt: count }, until(delay), Body::StatusRescheduled)
         }
         Class::Quota | Class::Credential | Class::Config => {
-            let kind = WaitKind::Condition { class: failure.class, model: model.to_string(), condition: None };
+            let model = attempt.model.to_string();
+            let kind = WaitKind::Condition { class: failure.class, model, condition: None };
             (kind, until(CONDITION_PROBE), Body::StatusRescheduled)
+        }
+        // Something else is sent next: less of the conversation, or the same in our own words.
+        Class::Overflow | Class::TooBig if compact::may_compact(session, policies) => {
+            return alloc::vec![end, error(true)];
+        }
+        Class::BadHistory if !session.retry.is_repaired => {
+            return alloc::vec![end, error(true)];
         }
         Class::RateLimit
         | Class::Transient
         | Class::Incomplete
         | Class::Empty
+        | Class::Malformed
         | Class::Overflow
         | Class::TooBig
         | Class::BadHistory
@@ -289,39 +336,80 @@ pub fn failed(
             (WaitKind::Upstream { class: failure.class }, None, Body::StatusIdle { stop: Stop::RetriesExhausted })
         }
         Class::Refused => {
-            return alloc::vec![
-                ended(step, span, model),
-                Draft::of_step(step, error(failure, false)),
-                Draft::new(Body::StatusIdle { stop: Stop::Refusal }),
-            ];
+            return alloc::vec![end, error(false), Draft::new(Body::StatusIdle { stop: Stop::Refusal }),];
         }
     };
     let retrying = matches!(kind, WaitKind::Backoff { .. });
     alloc::vec![
-        ended(step, span, model),
-        Draft::of_step(step, error(failure, retrying)),
+        end,
+        error(retrying),
         Draft::of_step(step, Body::WaitStarted { wait: Wait { kind, since: now, until, calls: Vec::new() } }),
         Draft::new(told),
     ]
 }
 
-fn ended(step: u64, span: EventId, model: &str) -> Draft {
-    let body = Body::SpanEnd {
-        span,
-        model: model.to_string(),
-        is_error: true,
-        usage: Usage::default(),
-        cost_usd_micros: None,
-    };
-    Draft::of_step(step, body)
+/// Whether the provider answered in full, and there is nothing to keep of it.
+fn is_no_answer(class: Class) -> bool {
+    matches!(class, Class::Empty | Class::Malformed)
 }
 
-fn error(failure: &Failure, retrying: bool) -> Body {
+/// The events of an answer that was cut because the conversation filled the model's context: the
+/// conversation is made smaller, and the step is tried again. `None` if that was tried enough; then
+/// the answer counts as it is.
+pub fn cut_at_window(
+    session: &Session,
+    answer: &Answer,
+    price: Option<&Price>,
+    policies: &Policies,
+    now: Timestamp,
+) -> Option<Vec<Draft>> {
+    if answer.stop != AnswerStop::ContextWindow || !compact::may_compact(session, policies) {
+        return None;
+    }
+    let message = "the answer was cut at the end of the model's context";
+    let failure = Failure { request_id: answer.request_id.clone(), ..crate::failure::plain(Class::Overflow, message) };
+    let attempt = Attempt { model: &answer.model, price, counted: answer.usage, has_begun: true, received_bytes: 0 };
+    Some(failed(session, &failure, &attempt, policies, 0, now))
+}
+
+fn ended(session: &Session, span: EventId, attempt: &Attempt<'_>) -> Draft {
+    let has_price = attempt.counted.total() > 0;
+    let body = Body::SpanEnd {
+        span,
+        model: attempt.model.to_string(),
+        is_error: true,
+        usage: attempt.counted,
+        cost_usd_micros: attempt.price.filter(|_| has_price).map(|price| price.cost_usd_micros(attempt.counted)),
+        assumed: attempt.assumed(session),
+    };
+    Draft::of_step(session.last_step, body)
+}
+
+fn error(session: &Session, failure: &Failure, model: &str, retrying: bool) -> Body {
+    let sent = session.sent.unwrap_or_default();
+    // A summary by another model teaches nothing about the one that works.
+    let is_about_model = sent.purpose == Purpose::Answer || session.learnt.model == model;
+    let limit = match failure.class {
+        Class::Overflow => Some(compact::learnt_window(&failure.message, sent.input_tokens)),
+        Class::TooBig => Some(sent.size.bytes()),
+        Class::RateLimit
+        | Class::Quota
+        | Class::Transient
+        | Class::Credential
+        | Class::Config
+        | Class::BadHistory
+        | Class::Request
+        | Class::Incomplete
+        | Class::Empty
+        | Class::Malformed
+        | Class::Refused => None,
+    };
     Body::Error {
         class: failure.class,
         message: failure.message.clone(),
         retrying,
         request_id: failure.request_id.clone(),
+        limit: limit.filter(|limit| *limit > 0 && is_about_model),
     }
 }
 

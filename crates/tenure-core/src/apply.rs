@@ -1,10 +1,11 @@
 //! Folds one event into the head of a session.
 
 use crate::call::{self, CallKind, CallState, MAX_IDENTICAL_FAILURES};
-use crate::event::{Body, Decision, Event, Stop, Update};
+use crate::event::{Body, Decision, Event, Outcome, Purpose, Sent, Stop, Update};
 use crate::failure::Class;
 use crate::id::EventId;
-use crate::session::{Callback, MAX_OPEN_CALLBACKS, Position, Repeats, Retry, Session, Status};
+use crate::session::{Callback, Compaction, MAX_OPEN_CALLBACKS, Position, Repeats, Retry, Session, Status, TooLarge};
+use crate::usage::Usage;
 use crate::wait::{Resolution, Wait, WaitKind};
 use core::fmt;
 
@@ -40,6 +41,7 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
     }
     match &event.body {
         Body::UserMessage { .. } | Body::SystemMessage { .. } => {
+            session.budget.failures = 0;
             if session.position == Position::Idle && matches!(event.body, Body::UserMessage { .. }) {
                 session.position = Position::Model;
                 session.retry = Retry::default();
@@ -53,10 +55,17 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
                 call.state = CallState::Ready;
             }
         }
-        Body::UserCustomToolResult { tool_use_id, .. } | Body::AgentToolResult { tool_use_id, .. } => {
+        Body::UserCustomToolResult { tool_use_id, is_error, .. } => {
             if !close(session, *tool_use_id) {
                 return invalid("it is the result of a call that is not open");
             }
+            note_result(session, if *is_error { Outcome::Failed } else { Outcome::Done });
+        }
+        Body::AgentToolResult { tool_use_id, outcome, .. } => {
+            if !close(session, *tool_use_id) {
+                return invalid("it is the result of a call that is not open");
+            }
+            note_result(session, *outcome);
         }
         Body::AgentToolUse { malformed, .. } => {
             note_repeat(session, &event.body, malformed.is_some());
@@ -78,6 +87,7 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             if matches!(stop, Stop::EndTurn | Stop::Refusal) {
                 session.position = Position::Idle;
                 session.retry = Retry::default();
+                session.budget.failures = 0;
             }
         }
         Body::StatusRescheduled => session.status = Status::Rescheduling,
@@ -86,21 +96,25 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             session.position = Position::Ended(end.clone());
             session.wait = None;
         }
-        Body::Error { class, .. } => {
-            if *class == Class::Empty {
-                session.retry.empty = session.retry.empty.saturating_add(1);
+        Body::Error { class, retrying, limit, .. } => note_failure(session, *class, *retrying, *limit),
+        Body::SpanStart { attempt, sent, .. } => {
+            session.sent = Some(*sent);
+            if *attempt == 1 && sent.purpose != Purpose::Answer {
+                session.compaction.tries = session.compaction.tries.saturating_add(1);
             }
-        }
-        Body::SpanStart { attempt, .. } => {
             session.position = Position::Calling { span: event.id, attempt: *attempt };
             session.last_step = session.last_step.max(event.step);
             if *attempt == 1 {
                 session.budget.steps = session.budget.steps.saturating_add(1);
             }
         }
-        Body::SpanEnd { is_error, usage, cost_usd_micros, model, .. } => {
+        Body::SpanEnd { is_error, usage, cost_usd_micros, model, assumed, .. } => {
             if matches!(session.position, Position::Calling { .. }) {
                 session.position = Position::Model;
+            }
+            let sent = session.sent.take().unwrap_or_default();
+            if !model.is_empty() && sent.purpose == Purpose::Answer {
+                session.learnt = session.learnt.of(model);
             }
             if *is_error && model.is_empty() {
                 // The holder was lost or the turn was stopped: not a failure of the upstream.
@@ -108,19 +122,25 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
                 session.retry.failures = session.retry.failures.saturating_add(1);
             } else {
                 session.retry = Retry::default();
+                end_call(session, model, *usage, sent);
             }
-            let budget = &mut session.budget;
-            budget.usage = budget.usage.plus(*usage);
-            match cost_usd_micros {
-                Some(cost) => budget.cost_usd_micros = budget.cost_usd_micros.saturating_add(*cost),
-                None => budget.has_unpriced |= usage.total() > 0,
+            session.budget.charge(*usage, *cost_usd_micros, *assumed);
+        }
+        Body::ContextCompacted { compacted } => {
+            if compacted.keep_from < session.context_from_seq || compacted.keep_from > event.seq {
+                return invalid("it keeps rows that the model does not see");
             }
+            session.context_from_seq = compacted.keep_from;
+            session.compaction.due = None;
+            session.compaction.futile_tokens = 0;
         }
         Body::WaitStarted { wait } => start_wait(session, wait),
         Body::WaitResolved { resolution } => {
             if *resolution == Resolution::Cleared {
                 session.retry = Retry::default();
                 session.repeats = Repeats::default();
+                session.compaction.tries = 0;
+                session.budget.failures = 0;
             }
             session.wait = None;
         }
@@ -187,6 +207,67 @@ fn note_repeat(session: &mut Session, body: &Body, is_malformed: bool) {
         },
     };
     debug_assert!(session.repeats.failures <= MAX_IDENTICAL_FAILURES.max(session.repeats.calls), "failures are calls");
+}
+
+fn note_result(session: &mut Session, outcome: Outcome) {
+    let failures = &mut session.budget.failures;
+    match outcome {
+        Outcome::Done => *failures = 0,
+        Outcome::Failed | Outcome::Denied | Outcome::NotRun => *failures = failures.saturating_add(1),
+        // Nobody knows, or somebody wanted it so.
+        Outcome::Unknown | Outcome::Interrupted => {}
+    }
+}
+
+fn note_failure(session: &mut Session, class: Class, is_retried: bool, limit: Option<u64>) {
+    match class {
+        Class::Empty | Class::Malformed => session.retry.empty = session.retry.empty.saturating_add(1),
+        Class::BadHistory => session.retry.is_repaired |= is_retried,
+        Class::Overflow => {
+            if let Some(limit) = limit {
+                let known = session.learnt.max_tokens.unwrap_or(u64::MAX);
+                session.learnt.max_tokens = Some(limit.min(known));
+            }
+            shrink_if(session, is_retried, TooLarge::Tokens);
+        }
+        Class::TooBig => {
+            if let Some(limit) = limit {
+                let known = session.learnt.refused_bytes.unwrap_or(u64::MAX);
+                session.learnt.refused_bytes = Some(limit.min(known));
+            }
+            shrink_if(session, is_retried, TooLarge::Bytes);
+        }
+        Class::RateLimit
+        | Class::Quota
+        | Class::Transient
+        | Class::Credential
+        | Class::Config
+        | Class::Request
+        | Class::Incomplete
+        | Class::Refused => {}
+    }
+}
+
+/// What comes next is another request, so the failures of this one are over.
+fn shrink_if(session: &mut Session, is_retried: bool, due: TooLarge) {
+    if is_retried {
+        session.compaction.due = Some(due);
+        session.retry = Retry::default();
+    }
+}
+
+/// What a whole answer taught.
+fn end_call(session: &mut Session, model: &str, usage: Usage, sent: Sent) {
+    if session.learnt.model == model {
+        session.learnt.answered(usage, sent.size);
+    }
+    match sent.purpose {
+        Purpose::Answer => {
+            session.compaction = Compaction { due: None, tries: 0, ..session.compaction };
+        }
+        // The compaction that follows takes it back; without one, it did not help.
+        Purpose::Summary { before, .. } => session.compaction.futile_tokens = before,
+    }
 }
 
 fn start_wait(session: &mut Session, wait: &Wait) {

@@ -1,5 +1,7 @@
 //! Budgets: limits of a session, and what it has used (promise P11).
 
+use crate::call::CallState;
+use crate::session::{Position, Session};
 use crate::time::{Millis, Timestamp};
 use crate::usage::Usage;
 
@@ -14,18 +16,41 @@ pub struct Limits {
     pub cost_usd_micros: Option<u64>,
     /// Time since the session was made.
     pub wall: Option<Millis>,
+    /// Tool calls that failed in a row, whatever they were.
+    pub failures: Option<u64>,
+    /// The same call with the same input in a row, whoever answers it.
+    pub identical_calls: Option<u64>,
 }
 
 impl Default for Limits {
-    /// Every session has limits unless told otherwise: 500 steps, 5 million tokens, 20 dollars.
+    /// Every session has limits unless told otherwise: 500 steps, 5 million tokens, 20 dollars, 50
+    /// failed calls in a row, 20 identical ones.
     fn default() -> Self {
-        Self { steps: Some(500), tokens: Some(5_000_000), cost_usd_micros: Some(20_000_000), wall: None }
+        Self {
+            steps: Some(500),
+            tokens: Some(5_000_000),
+            cost_usd_micros: Some(20_000_000),
+            wall: None,
+            failures: Some(50),
+            identical_calls: Some(20),
+        }
     }
 }
 
 impl Limits {
     /// No limits at all.
-    pub const NONE: Self = Self { steps: None, tokens: None, cost_usd_micros: None, wall: None };
+    pub const NONE: Self =
+        Self { steps: None, tokens: None, cost_usd_micros: None, wall: None, failures: None, identical_calls: None };
+}
+
+/// Tokens and money that nobody has counted: a guess before a step, or what an attempt probably used
+/// that broke off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Tokens of all kinds.
+    pub tokens: u64,
+    /// Money; `None` if the price is not known.
+    pub cost_usd_micros: Option<u64>,
 }
 
 /// Limits and use of one session.
@@ -35,12 +60,18 @@ pub struct Budget {
     pub limits: Limits,
     /// Steps so far.
     pub steps: u64,
-    /// Tokens so far.
+    /// Tokens so far, as providers counted them.
     pub usage: Usage,
     /// Money so far, as far as prices are known.
     pub cost_usd_micros: u64,
     /// Whether a model without a known price was used; said to people, never counted as free.
     pub has_unpriced: bool,
+    /// Tokens of attempts that broke off, which no provider counted for us; they bind like the others.
+    pub estimated_tokens: u64,
+    /// What those cost, as far as prices are known.
+    pub estimated_cost_usd_micros: u64,
+    /// Tool calls that failed in a row.
+    pub failures: u64,
 }
 
 /// Which limit is reached.
@@ -51,37 +82,108 @@ pub enum Which {
     Tokens,
     Cost,
     Wall,
+    Failures,
+    IdenticalCalls,
+    /// There is a limit of money, and the model has no known price: the limit could not bind.
+    Price,
 }
 
 impl Which {
-    /// The field of the limit in the API.
+    /// The field of the limit in the API; for a price that is not known, the limit that needs it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Steps => "steps",
             Self::Tokens => "tokens",
-            Self::Cost => "cost_usd",
+            Self::Cost | Self::Price => "cost_usd",
             Self::Wall => "wall_seconds",
+            Self::Failures => "failures",
+            Self::IdenticalCalls => "identical_calls",
         }
     }
 }
 
 impl Budget {
-    /// The first limit that leaves no room for another step, if any.
+    /// All tokens that count against the limit.
+    pub fn tokens(&self) -> u64 {
+        self.usage.total().saturating_add(self.estimated_tokens)
+    }
+
+    /// All money that counts against the limit.
+    pub fn cost_usd_micros(&self) -> u64 {
+        self.cost_usd_micros.saturating_add(self.estimated_cost_usd_micros)
+    }
+
+    /// The limit that leaves no room for a step of this size, if any.
+    pub fn short_of(&self, estimate: Estimate) -> Option<Which> {
+        let is_over =
+            |used: u64, more: u64, limit: Option<u64>| limit.is_some_and(|limit| used.saturating_add(more) > limit);
+        if is_over(self.tokens(), estimate.tokens, self.limits.tokens) {
+            return Some(Which::Tokens);
+        }
+        match estimate.cost_usd_micros {
+            None => self.limits.cost_usd_micros.map(|_| Which::Price),
+            Some(cost) => is_over(self.cost_usd_micros(), cost, self.limits.cost_usd_micros).then_some(Which::Cost),
+        }
+    }
+
+    /// Counts what an attempt used; `counted` is the provider's own word.
+    pub(crate) fn charge(&mut self, counted: Usage, cost_usd_micros: Option<u64>, assumed: Estimate) {
+        self.usage = self.usage.plus(counted);
+        match cost_usd_micros {
+            Some(cost) => self.cost_usd_micros = self.cost_usd_micros.saturating_add(cost),
+            None => self.has_unpriced |= counted.total() > 0,
+        }
+        self.estimated_tokens = self.estimated_tokens.saturating_add(assumed.tokens);
+        match assumed.cost_usd_micros {
+            Some(cost) => self.estimated_cost_usd_micros = self.estimated_cost_usd_micros.saturating_add(cost),
+            None => self.has_unpriced |= assumed.tokens > 0,
+        }
+    }
+}
+
+impl Session {
+    /// The first limit that leaves no room for the step that is due, if any (promise P11).
     ///
-    /// Checked before the step, so one step can overshoot by at most what it uses itself.
-    pub fn reached(&self, created_at: Timestamp, now: Timestamp) -> Option<Which> {
+    /// Checked before the step, so one step can overshoot by at most what it uses itself. Calls are
+    /// charged as steps when the model makes them, so those that are not begun yet do not count
+    /// against themselves.
+    pub fn limit_reached(&self, now: Timestamp) -> Option<Which> {
+        let (budget, limits) = (&self.budget, self.budget.limits);
         let full = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used >= limit);
-        if full(self.steps, self.limits.steps) {
-            Some(Which::Steps)
-        } else if full(self.usage.total(), self.limits.tokens) {
+        let steps = budget.steps.saturating_sub(self.calls_not_begun());
+        if full(steps, limits.steps) {
+            return Some(Which::Steps);
+        }
+        if full(now.since(self.created_at), limits.wall) {
+            return Some(Which::Wall);
+        }
+        if self.position == Position::Tools {
+            // What calls use is not known before, and the model is not asked.
+            return None;
+        }
+        if full(budget.tokens(), limits.tokens) {
             Some(Which::Tokens)
-        } else if full(self.cost_usd_micros, self.limits.cost_usd_micros) {
+        } else if full(budget.cost_usd_micros(), limits.cost_usd_micros) {
             Some(Which::Cost)
-        } else if full(now.since(created_at), self.limits.wall) {
-            Some(Which::Wall)
+        } else if full(budget.failures, limits.failures) {
+            Some(Which::Failures)
+        } else if full(u64::from(self.repeats.calls), limits.identical_calls) {
+            Some(Which::IdenticalCalls)
         } else {
             None
         }
+    }
+
+    /// How many of the calls that are due may begin before the limit of steps is reached.
+    pub(crate) fn room_for_calls(&self) -> usize {
+        let begun = self.budget.steps.saturating_sub(self.calls_not_begun());
+        let room = self.budget.limits.steps.map(|limit| limit.saturating_sub(begun));
+        room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    fn calls_not_begun(&self) -> u64 {
+        let waits = self.calls.iter().filter(|call| call.state == CallState::Ready);
+        u64::try_from(waits.count()).unwrap_or(u64::MAX)
     }
 }
 
@@ -113,18 +215,60 @@ impl Price {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::AgentRef;
+    use crate::id::{AgentId, EnvironmentId, SessionId, TenantId};
+
+    fn session(limits: Limits) -> Session {
+        let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
+        let (id, environment) = (SessionId::from_bits(1), EnvironmentId::from_bits(1));
+        let mut session = Session::new(id, TenantId::default_tenant(), agent, environment, Timestamp(0));
+        session.budget.limits = limits;
+        session
+    }
 
     #[test]
     fn a_limit_is_reached_when_nothing_is_left_and_not_before() {
         let check = |steps, limit, expected| {
-            let limits = Limits { steps: limit, ..Limits::NONE };
-            let budget = Budget { limits, steps, ..Budget::default() };
-            assert_eq!(budget.reached(Timestamp(0), Timestamp(1)), expected);
+            let mut session = session(Limits { steps: limit, ..Limits::NONE });
+            session.budget.steps = steps;
+            assert_eq!(session.limit_reached(Timestamp(1)), expected);
         };
         check(9, Some(10), None);
         check(10, Some(10), Some(Which::Steps));
         check(10, None, None);
         check(0, Some(0), Some(Which::Steps));
+    }
+
+    #[test]
+    fn each_limit_binds_by_itself() {
+        let one = Some(1);
+        let check = |limits, change: &dyn Fn(&mut Session), expected| {
+            let mut session = session(limits);
+            assert_eq!(session.limit_reached(Timestamp(0)), None);
+            change(&mut session);
+            assert_eq!(session.limit_reached(Timestamp(2)), Some(expected));
+        };
+        let none = Limits::NONE;
+        check(Limits { tokens: one, ..none }, &|s| s.budget.usage.cache_read = 1, Which::Tokens);
+        check(Limits { tokens: one, ..none }, &|s| s.budget.estimated_tokens = 1, Which::Tokens);
+        check(Limits { cost_usd_micros: one, ..none }, &|s| s.budget.cost_usd_micros = 1, Which::Cost);
+        check(Limits { cost_usd_micros: one, ..none }, &|s| s.budget.estimated_cost_usd_micros = 1, Which::Cost);
+        check(Limits { wall: one, ..none }, &|_| {}, Which::Wall);
+        check(Limits { failures: one, ..none }, &|s| s.budget.failures = 1, Which::Failures);
+        check(Limits { identical_calls: one, ..none }, &|s| s.repeats.calls = 1, Which::IdenticalCalls);
+    }
+
+    #[test]
+    fn a_step_is_refused_before_it_is_sent_if_its_estimate_does_not_fit() {
+        let limits = Limits { tokens: Some(100), cost_usd_micros: Some(50), ..Limits::NONE };
+        let budget = Budget { limits, usage: Usage { input: 60, ..Usage::default() }, ..Budget::default() };
+        let estimate = |tokens, cost| Estimate { tokens, cost_usd_micros: cost };
+        assert_eq!(budget.short_of(estimate(40, Some(50))), None);
+        assert_eq!(budget.short_of(estimate(41, Some(1))), Some(Which::Tokens));
+        assert_eq!(budget.short_of(estimate(1, Some(51))), Some(Which::Cost));
+        assert_eq!(budget.short_of(estimate(1, None)), Some(Which::Price), "an unknown price is never zero");
+        let free = Budget { limits: Limits::NONE, ..budget };
+        assert_eq!(free.short_of(estimate(u64::MAX, None)), None);
     }
 
     #[test]

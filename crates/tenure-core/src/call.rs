@@ -181,10 +181,17 @@ pub fn set_aside(session: &Session, reason: &str, now: Timestamp) -> Vec<Draft> 
 
 /// Closes the span of a model call whose holder is gone; its preview is dropped.
 pub(crate) fn lost_span(session: &Session, span: EventId) -> Draft {
-    Draft::of_step(
-        session.last_step,
-        Body::SpanEnd { span, model: String::new(), is_error: true, usage: Usage::default(), cost_usd_micros: None },
-    )
+    // Nobody knows what it used: what was reserved for it is charged (hazard Z-46).
+    let assumed = session.sent.map(|sent| sent.reserved).unwrap_or_default();
+    let body = Body::SpanEnd {
+        span,
+        model: String::new(),
+        is_error: true,
+        usage: Usage::default(),
+        cost_usd_micros: None,
+        assumed,
+    };
+    Draft::of_step(session.last_step, body)
 }
 
 /// Results for all open calls, when a turn is stopped.

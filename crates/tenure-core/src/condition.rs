@@ -81,6 +81,7 @@ impl ConditionKey {
             | Class::Request
             | Class::Incomplete
             | Class::Empty
+            | Class::Malformed
             | Class::Refused => None,
         }
     }
@@ -463,6 +464,7 @@ pub fn disproves(condition: Class, failure: Class) -> bool {
         | Class::Request
         | Class::Incomplete
         | Class::Empty
+        | Class::Malformed
         | Class::Refused => true,
     }
 }

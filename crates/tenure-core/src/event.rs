@@ -4,10 +4,11 @@
 //! as the provider's verbatim block, rides along in [`Origin`] and is not shown.
 
 use crate::agent::{Effect, Permission};
-use crate::budget::Limits;
+use crate::budget::{Estimate, Limits};
 use crate::call::CallKind;
 use crate::id::{CallbackId, ConditionId, EventId};
 use crate::json::Json;
+use crate::size::Size;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::wait::{Resolution, Wait};
@@ -73,7 +74,8 @@ impl Body {
             | Self::WaitResolved { .. }
             | Self::CallbackCreated { .. }
             | Self::CallbackReceived { .. }
-            | Self::BudgetUpdated { .. } => true,
+            | Self::BudgetUpdated { .. }
+            | Self::ContextCompacted { .. } => true,
         }
     }
 }
@@ -146,11 +148,31 @@ pub enum Body {
     /// The session has ended for good.
     StatusTerminated { end: End },
     /// Something failed; not the end of the session.
-    Error { class: crate::failure::Class, message: String, retrying: bool, request_id: Option<String> },
+    ///
+    /// `limit` is what a refusal taught: tokens of an overflow, bytes of a request that was too large.
+    Error {
+        class: crate::failure::Class,
+        message: String,
+        retrying: bool,
+        request_id: Option<String>,
+        limit: Option<u64>,
+    },
     /// A model call begins.
-    SpanStart { model: String, attempt: u32, instead_of: Option<InsteadOf> },
+    SpanStart { model: String, attempt: u32, instead_of: Option<InsteadOf>, sent: Sent },
     /// A model call has ended; `is_error` drops its preview.
-    SpanEnd { span: EventId, model: String, is_error: bool, usage: Usage, cost_usd_micros: Option<u64> },
+    ///
+    /// `usage` is what the provider counted; `assumed` is what a call that broke off probably used
+    /// beyond that.
+    SpanEnd {
+        span: EventId,
+        model: String,
+        is_error: bool,
+        usage: Usage,
+        cost_usd_micros: Option<u64>,
+        assumed: Estimate,
+    },
+    /// The model sees less of the log from now on; the log itself keeps everything.
+    ContextCompacted { compacted: Compacted },
 
     /// The upstream refuses everybody; right before the wait for it.
     Condition { condition: ConditionId, class: crate::failure::Class, model: String, message: String },
@@ -202,6 +224,73 @@ pub enum MediaKind {
     Image,
     Document,
     SearchResult,
+}
+
+/// What a model call sends, known before it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// How large the request is.
+    pub size: Size,
+    /// Its input tokens, estimated.
+    pub input_tokens: u64,
+    /// What it will probably use; charged if nobody comes back to say better (promise P11).
+    pub reserved: Estimate,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// What a model call is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// The next answer.
+    #[default]
+    Answer,
+    /// A summary of the rows that the model sees before `keep_from`.
+    Summary {
+        /// The first row that is left out.
+        keep_from: u64,
+        /// Most input tokens that the request may have; longer parts are cut for it.
+        room: u64,
+        /// Estimated input tokens of the whole context.
+        before: u64,
+    },
+}
+
+/// A compaction: which part of the log the model sees in another form from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// The first row that the model saw as it is until now.
+    pub from: u64,
+    /// The first row that it sees as it is from now on; the rows before are summarised.
+    pub keep_from: u64,
+    /// Images and documents of rows before this one are named instead of shown.
+    pub media_from: u64,
+    /// Stands for the rows before `keep_from`; `None` if only media were left out.
+    pub summary: Option<Summary>,
+    /// The size of the request before.
+    pub before: Measured,
+    /// Its size afterwards.
+    pub after: Measured,
+}
+
+/// What stands for summarised rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// In the model's words.
+    pub text: String,
+    /// The operator's instructions among those rows, as they were.
+    pub instructions: Vec<Block>,
+    /// The newest message of the user among those rows, as it was.
+    pub request: Vec<Block>,
+}
+
+/// A size as it is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Input tokens, estimated.
+    pub tokens: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// Where a block of a model answer came from, and its verbatim form.

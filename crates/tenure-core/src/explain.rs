@@ -1,5 +1,6 @@
 //! Why a session does not run now: one sentence for the list, the page, the command line and the API.
 
+use crate::budget::Which;
 use crate::call::CallState;
 use crate::condition::needs_operator;
 use crate::event::Stop;
@@ -86,12 +87,9 @@ pub fn explain(session: &Session) -> Explanation {
             alloc::format!("Gave up for now: {}. Everything is kept.", class_text(*class)),
             alloc::vec![post("try again", "resume", "{}"), message()],
         ),
-        WaitKind::Budget { which } => (
-            alloc::format!("The limit of {} is reached.", which.name()),
-            alloc::vec![post("raise the limit", "budget", "{}")],
-        ),
+        WaitKind::Budget { which } => budget(session, *which),
         WaitKind::Stuck => (
-            "The agent makes the same unreadable tool call again and again.".to_string(),
+            "The agent makes the same unusable tool call again and again: unknown, unreadable or cut.".to_string(),
             alloc::vec![message(), post("try again", "resume", "{}")],
         ),
         WaitKind::SetAside { reason } => (
@@ -102,6 +100,43 @@ pub fn explain(session: &Session) -> Explanation {
     explanation.text = text;
     explanation.unblock = unblock;
     explanation
+}
+
+fn budget(session: &Session, which: Which) -> (String, Vec<Unblock>) {
+    let raise = post("raise the limit", "budget", "{}");
+    match which {
+        Which::Steps | Which::Wall => (alloc::format!("The limit of {} is reached.", which.name()), alloc::vec![raise]),
+        Which::Tokens | Which::Cost => {
+            let text = if session.limit_reached(Timestamp(i64::MIN)) == Some(which) {
+                alloc::format!("The limit of {} is reached.", which.name())
+            } else {
+                alloc::format!("The limit of {} leaves no room for the next step.", which.name())
+            };
+            (text, alloc::vec![raise])
+        }
+        Which::Failures => (
+            alloc::format!(
+                "{} tool calls failed one after the other; the limit of failures is reached.",
+                session.budget.failures
+            ),
+            alloc::vec![message(), raise, post("try again", "resume", "{}")],
+        ),
+        Which::IdenticalCalls => (
+            alloc::format!(
+                "The agent made the same call {} times in a row; the limit of identical_calls is reached.",
+                session.repeats.calls
+            ),
+            alloc::vec![message(), raise, post("try again", "resume", "{}")],
+        ),
+        Which::Price => (
+            "The session has a limit of money, and the price of its model is not known, so the limit could not bind."
+                .to_string(),
+            alloc::vec![
+                post("go on once the configuration has a price for the model", "resume", "{}"),
+                post("take the limit of money away", "budget", r#"{"cost_usd":null}"#),
+            ],
+        ),
+    }
 }
 
 fn without_wait(session: &Session, phase: Phase) -> String {
@@ -172,6 +207,7 @@ pub fn class_text(class: Class) -> &'static str {
         Class::Request => "the provider finds the request wrong",
         Class::Incomplete => "the answer broke off",
         Class::Empty => "the answer was empty",
+        Class::Malformed => "the provider could not read the model's tool call",
         Class::Refused => "the model refused",
     }
 }

@@ -32,6 +32,8 @@ pub enum Class {
     Incomplete,
     /// The answer holds nothing.
     Empty,
+    /// The provider says that the model's tool call cannot be read; the model is told.
+    Malformed,
     /// The model or a filter refused.
     Refused,
 }

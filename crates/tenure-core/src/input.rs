@@ -198,7 +198,7 @@ impl Sketch {
             }
             InputBody::Limits(limits) => {
                 self.push(own(Body::BudgetUpdated { limits: *limits }));
-                if self.session.budget.reached(self.session.created_at, self.now).is_none() {
+                if self.session.limit_reached(self.now).is_none() {
                     self.end_wait(Resolution::Cleared, |kind| matches!(kind, WaitKind::Budget { .. }));
                 }
             }

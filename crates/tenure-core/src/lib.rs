@@ -17,6 +17,7 @@ mod answer;
 mod apply;
 mod budget;
 mod call;
+mod compact;
 mod environment;
 mod event;
 mod explain;
@@ -25,6 +26,7 @@ mod input;
 mod json;
 mod next;
 mod session;
+mod size;
 mod time;
 mod transcript;
 mod usage;
@@ -38,16 +40,25 @@ pub mod stored;
 pub mod validate;
 
 pub use accept::{Accepted, MAX_INBOX, MAX_INBOX_ANSWERS, Refused, accept};
-pub use agent::{Agent, AgentRef, CustomTool, Effect, Loop, Permission, Policies, Tool, ToolConfig, UnknownOutcome};
-pub use answer::{Answer, AnswerBlock, AnswerStop, BlockKind, ToolFacts, answered, failed};
+pub use agent::{
+    Agent, AgentRef, CompactionMode, CompactionPolicy, CustomTool, Effect, Loop, Permission, Policies, Tool,
+    ToolConfig, UnknownOutcome,
+};
+pub use answer::{Answer, AnswerBlock, AnswerStop, Attempt, BlockKind, ToolFacts, answered, cut_at_window, failed};
 pub use apply::{Invalid, apply};
-pub use budget::{Budget, Limits, Price, Which};
+pub use budget::{Budget, Estimate, Limits, Price, Which};
 pub use call::{
     Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, MAX_LOSSES, finished, recover,
     set_aside, wait_tool,
 };
+pub use compact::{
+    MAX_COMPACTIONS, Plan, Request, compaction, futile, plan, reserve_summary, summary_of, summary_prompt,
+};
 pub use environment::{DriverName, Environment, Network, SandboxLimits};
-pub use event::{Block, Body, Decision, Draft, End, Event, InsteadOf, MediaKind, Origin, Outcome, Stop, Update};
+pub use event::{
+    Block, Body, Compacted, Decision, Draft, End, Event, InsteadOf, Measured, MediaKind, Origin, Outcome, Purpose,
+    Sent, Stop, Summary, Update,
+};
 pub use explain::{Explanation, Unblock, class_text, explain};
 pub use id::{
     AgentId, CallbackId, ConditionId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SHARDS, SessionId, Shard,
@@ -56,7 +67,10 @@ pub use id::{
 pub use input::{Input, InputBody, callback_result, cancelled, ended, intake};
 pub use json::{Json, JsonError, MAX_JSON_DEPTH, clean_surrogates};
 pub use next::{Action, next};
-pub use session::{Callback, MAX_OPEN_CALLBACKS, Phase, Position, Repeats, Retry, Session, Status};
+pub use session::{
+    Callback, Compaction, MAX_OPEN_CALLBACKS, Phase, Position, Repeats, Retry, Session, Status, TooLarge,
+};
+pub use size::{Learnt, ModelFacts, Size};
 pub use time::{Millis, Timestamp};
 pub use transcript::{AssistantPart, Message, Prompt, ToolSpec, UserPart, transcript};
 pub use usage::Usage;

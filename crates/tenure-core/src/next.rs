@@ -1,6 +1,7 @@
 //! Says what a session does next.
 
 use crate::agent::{Effect, Policies};
+use crate::budget::Which;
 use crate::call::{self, Call, CallKind, CallState, MAX_IDENTICAL_FAILURES};
 use crate::event::{Body, Draft, Stop};
 use crate::id::EventId;
@@ -62,18 +63,25 @@ pub(crate) fn running(session: &Session) -> Option<Draft> {
 }
 
 fn park(kind: WaitKind, until: Option<Timestamp>, calls: Vec<EventId>, stop: Stop, now: Timestamp) -> Action {
-    Action::Record(alloc::vec![
-        Draft::new(Body::WaitStarted { wait: Wait { kind, since: now, until, calls } }),
-        Draft::new(Body::StatusIdle { stop }),
-    ])
+    Action::Record(parked(Wait { kind, since: now, until, calls }, stop))
+}
+
+fn parked(wait: Wait, stop: Stop) -> Vec<Draft> {
+    alloc::vec![Draft::new(Body::WaitStarted { wait }), Draft::new(Body::StatusIdle { stop })]
+}
+
+/// The events by which a session waits at a limit: raise it, and it goes on (promise P11).
+pub(crate) fn budget_wait(which: Which, now: Timestamp) -> Vec<Draft> {
+    let wait = Wait { kind: WaitKind::Budget { which }, since: now, until: None, calls: Vec::new() };
+    parked(wait, Stop::BudgetReached)
 }
 
 fn model_due(session: &Session, now: Timestamp) -> Action {
     if session.repeats.failures >= MAX_IDENTICAL_FAILURES {
         return park(WaitKind::Stuck, None, Vec::new(), Stop::RetriesExhausted, now);
     }
-    if let Some(which) = session.budget.reached(session.created_at, now) {
-        return park(WaitKind::Budget { which }, None, Vec::new(), Stop::BudgetReached, now);
+    if let Some(which) = session.limit_reached(now) {
+        return Action::Record(budget_wait(which, now));
     }
     let attempt = session.retry.failures.saturating_add(1);
     let step = if attempt == 1 { session.last_step + 1 } else { session.last_step };
@@ -101,7 +109,12 @@ fn tools(session: &Session, policies: &Policies, now: Timestamp) -> Action {
             if session.wait.is_some() {
                 return answered(session);
             }
-            Action::RunCalls(ready(session))
+            if let Some(which) = session.limit_reached(now) {
+                return Action::Record(budget_wait(which, now));
+            }
+            let mut calls = ready(session);
+            calls.truncate(session.room_for_calls());
+            Action::RunCalls(calls)
         }
         _ if open.is_empty() => {
             if is_asked {

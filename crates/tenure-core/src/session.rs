@@ -3,8 +3,9 @@
 use crate::agent::AgentRef;
 use crate::budget::Budget;
 use crate::call::Call;
-use crate::event::{End, Stop};
+use crate::event::{End, Sent, Stop};
 use crate::id::{CallbackId, ConditionId, EnvironmentId, EventId, SessionId, TenantId};
+use crate::size::Learnt;
 use crate::time::Timestamp;
 use crate::wait::{Wait, WaitKind};
 use alloc::string::String;
@@ -52,6 +53,32 @@ pub struct Session {
     pub repeats: Repeats,
     /// Callbacks that are not used up.
     pub callbacks: Vec<Callback>,
+    /// What the model call that is open sends.
+    pub sent: Option<Sent>,
+    /// What earlier model calls taught about sizes.
+    pub learnt: Learnt,
+    /// Whether its context has to become smaller.
+    pub compaction: Compaction,
+}
+
+/// Whether the context of a session has to become smaller, and what was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Why it must, if the provider refused a request.
+    pub due: Option<TooLarge>,
+    /// Compactions that were begun since the newest whole answer.
+    pub tries: u32,
+    /// Estimated tokens of the context that a compaction did not make smaller; 0 for none.
+    pub futile_tokens: u64,
+}
+
+/// Why a context has to become smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooLarge {
+    /// It has too many tokens.
+    Tokens,
+    /// Its request has too many bytes.
+    Bytes,
 }
 
 /// Where in the loop a session is.
@@ -104,8 +131,10 @@ impl Status {
 pub struct Retry {
     /// Failed attempts so far.
     pub failures: u32,
-    /// Empty answers among them.
+    /// Empty answers among them, and answers whose tool call the provider could not read.
     pub empty: u32,
+    /// Whether the history was already sent once without the provider's own blocks.
+    pub is_repaired: bool,
 }
 
 /// How often the newest call was repeated.
@@ -192,6 +221,9 @@ impl Session {
             retry: Retry::default(),
             repeats: Repeats::default(),
             callbacks: Vec::new(),
+            sent: None,
+            learnt: Learnt::default(),
+            compaction: Compaction::default(),
         }
     }
 

@@ -27,6 +27,11 @@ impl Usage {
         }
     }
 
+    /// Input tokens of all kinds.
+    pub fn all_input(self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
     /// All tokens, cached ones included.
     pub fn total(self) -> u64 {
         self.input.saturating_add(self.output).saturating_add(self.cache_read).saturating_add(self.cache_write)

@@ -97,15 +97,26 @@ impl WaitKind {
                 | Self::Callback { .. }
                 | Self::Backoff { .. }
                 | Self::Condition { .. }
-        )
+        ) || self.is_loop()
+    }
+
+    /// Whether it is a limit against going in circles, which is over when somebody steps in.
+    fn is_loop(&self) -> bool {
+        matches!(self, Self::Budget { which: Which::Failures | Which::IdenticalCalls })
     }
 
     /// Whether `resume` ends it.
     pub fn ends_with_resume(&self) -> bool {
         matches!(
             self,
-            Self::Backoff { .. } | Self::Condition { .. } | Self::Upstream { .. } | Self::Stuck | Self::SetAside { .. }
-        )
+            Self::Backoff { .. }
+                | Self::Condition { .. }
+                | Self::Upstream { .. }
+                | Self::Stuck
+                | Self::SetAside { .. }
+                // Its price may be known by now; the next step looks again.
+                | Self::Budget { which: Which::Price }
+        ) || self.is_loop()
     }
 }
 

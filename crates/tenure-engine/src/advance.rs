@@ -226,7 +226,7 @@ impl Advance {
                 calls: Vec::new(),
             };
             self.journal.push_all([
-                Draft::new(Body::Error { class, message, retrying: false, request_id: None }),
+                Draft::new(Body::Error { class, message, retrying: false, request_id: None, limit: None }),
                 Draft::new(Body::WaitStarted { wait }),
                 Draft::new(Body::StatusIdle { stop: Stop::RetriesExhausted }),
             ])?;

@@ -1,6 +1,7 @@
 //! The rows that a model sees, kept between the steps of a session and read once (promise P7).
 
 use crate::error::Stopped;
+use crate::journal::Journal;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tenure_core::{Event, Session, SessionId};
@@ -42,6 +43,16 @@ impl Contexts {
     }
 }
 
+/// The rows that the model sees, those that are not stored yet included.
+pub(crate) async fn seen<'a>(
+    context: &'a mut Context,
+    store: &dyn Store,
+    journal: &'a Journal,
+) -> Result<Vec<&'a Event>, Stopped> {
+    let stored = context.rows(store, journal.session(), journal.committed_seq()).await?;
+    Ok(stored.iter().chain(journal.pending()).collect())
+}
+
 /// The rows of one session from `context_from_seq` on, as far as they were read.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
@@ -58,10 +69,13 @@ impl Context {
         }
     }
 
-    /// All rows from `context_from_seq` to the head; reads those that are missing.
-    pub(crate) async fn rows(&mut self, store: &dyn Store, session: &Session) -> Result<&[Event], Stopped> {
+    /// All rows from `context_from_seq` to `until`, which is stored; reads those that are missing.
+    pub(crate) async fn rows(&mut self, store: &dyn Store, session: &Session, until: u64) -> Result<&[Event], Stopped> {
+        // Rows that a compaction left out.
+        let left_out = self.rows.partition_point(|row| row.seq < session.context_from_seq);
+        self.rows.drain(..left_out);
         let mut after = self.rows.last().map_or(session.context_from_seq - 1, |last| last.seq);
-        while after < session.last_seq {
+        while after < until {
             let query = EventQuery {
                 tenant: session.tenant.clone(),
                 session: session.id,
@@ -84,7 +98,18 @@ impl Context {
         session: &Session,
         seq: u64,
     ) -> Result<Option<Event>, Stopped> {
-        let rows = self.rows(store, session).await?;
+        if seq < session.context_from_seq {
+            // It was left out of the context, and is still in the log.
+            let query = EventQuery {
+                tenant: session.tenant.clone(),
+                session: session.id,
+                after: Some(seq.saturating_sub(1)),
+                order: Order::Ascending,
+                limit: 1,
+            };
+            return Ok(store.events(query).await?.pop().filter(|row| row.seq == seq));
+        }
+        let rows = self.rows(store, session, session.last_seq).await?;
         Ok(rows.iter().find(|row| row.seq == seq).cloned())
     }
 }

@@ -49,6 +49,16 @@ impl Journal {
         &self.session
     }
 
+    /// Rows that the next commit will hold.
+    pub(crate) fn pending(&self) -> &[Event] {
+        &self.pending
+    }
+
+    /// The newest row that is stored.
+    pub(crate) fn committed_seq(&self) -> u64 {
+        self.pending.first().map_or(self.session.last_seq, |event| event.seq - 1)
+    }
+
     /// Adds an event to the next commit; masks secrets first.
     pub(crate) fn push(&mut self, draft: Draft) -> Result<EventId, Invalid> {
         let event = Event {

@@ -7,6 +7,7 @@
 mod advance;
 mod claims;
 mod clock;
+mod compact_step;
 mod context;
 mod error;
 mod held;

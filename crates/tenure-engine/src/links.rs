@@ -10,16 +10,23 @@ pub(crate) struct CallbackLinks<'a> {
 }
 
 impl CallbackLinks<'_> {
-    /// Replaces the placeholders in the results of a message.
-    pub(crate) fn render(&self, message: &mut Message) {
-        let Message::User(parts) = message else { return };
-        for part in parts {
-            let UserPart::Result { content, .. } = part else { continue };
-            for block in content {
-                if let Block::Text(text) = block {
-                    *text = tenure_api::callback::render(text, self.session, self.public_url, self.key).into_owned();
+    /// Replaces the placeholders in all results, and in a summary, which stands at the beginning.
+    pub(crate) fn render(&self, messages: &mut [Message], has_summary: bool) {
+        for (place, message) in messages.iter_mut().enumerate() {
+            let Message::User(parts) = message else { continue };
+            for part in parts {
+                match part {
+                    UserPart::Result { content, .. } => content.iter_mut().for_each(|block| self.render_block(block)),
+                    UserPart::Block(block) if has_summary && place == 0 => self.render_block(block),
+                    UserPart::Block(_) => {}
                 }
             }
+        }
+    }
+
+    fn render_block(&self, block: &mut Block) {
+        if let Block::Text(text) = block {
+            *text = tenure_api::callback::render(text, self.session, self.public_url, self.key).into_owned();
         }
     }
 }

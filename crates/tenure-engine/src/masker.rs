@@ -1,7 +1,7 @@
 //! Masks secrets that tenure holds in everything that goes into a log (promise P18).
 
 use tenure_core::redact::Masker;
-use tenure_core::{Block, Body, Decision, Json, Origin, Update};
+use tenure_core::{Block, Body, Compacted, Decision, Json, Origin, Summary, Update};
 
 /// Masks the texts of events.
 #[derive(Clone, Debug, Default)]
@@ -74,8 +74,16 @@ impl EventMasker {
                 kind,
                 origin: self.origin(origin),
             },
-            Body::Error { class, message, retrying, request_id } => {
-                Body::Error { class, message: self.text(message), retrying, request_id }
+            Body::Error { class, message, retrying, request_id, limit } => {
+                Body::Error { class, message: self.text(message), retrying, request_id, limit }
+            }
+            Body::ContextCompacted { compacted } => {
+                let summary = compacted.summary.map(|summary| Summary {
+                    text: self.text(summary.text),
+                    instructions: self.blocks(summary.instructions),
+                    request: self.blocks(summary.request),
+                });
+                Body::ContextCompacted { compacted: Compacted { summary, ..compacted } }
             }
             Body::Condition { condition, class, model, message } => {
                 Body::Condition { condition, class, model, message: self.text(message) }

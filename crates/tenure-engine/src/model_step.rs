@@ -1,61 +1,94 @@
 //! One model call: begun in the log, streamed as a preview, ended in the log.
 
 use crate::advance::Advance;
+use crate::context::seen;
 use crate::error::Stopped;
 use crate::ids;
 use crate::previews::Previews;
+use crate::tools::Tools;
 use std::collections::BTreeMap;
-use tenure_core::failure::{Class, Failure};
-use tenure_core::{Answer, Body, Draft, EventId, Price, Prompt, SessionId, answered, failed, transcript};
-use tenure_model::{CallContext, Resolved, StreamEvent};
+use tenure_core::failure::{Class, Failure, plain};
+use tenure_core::{
+    Agent, Answer, AnswerStop, Attempt, Body, Draft, EventId, Plan, Price, Prompt, Purpose, Request, Sent, SessionId,
+    answered, cut_at_window, failed, plan, transcript,
+};
+use tenure_model::{CallContext, ConfigProblem, Resolved, StreamEvent};
 use tenure_store::Then;
 
 impl Advance {
-    /// Calls the model once; whatever comes of it is pending afterwards.
+    /// Calls the model once, or makes room for the call; whatever comes of it is pending afterwards.
     pub(crate) async fn call_model(&mut self, step: u64, attempt: u32) -> Result<(), Stopped> {
-        let resolved = self.services.models.resolve(&self.agent.model);
-        let model = resolved.as_ref().map_or(self.agent.model.clone(), |resolved| resolved.full_name.clone());
-        // The span's start is committed together with what came before it (api.md, rules of the stream).
-        self.journal.push(Draft::of_step(step, Body::SpanStart { model: model.clone(), attempt, instead_of: None }))?;
-        self.journal.commit(Then::Keep).await?;
-        if self.journal.has_urgent() {
-            return Ok(());
-        }
-        let committed = self.journal.take_committed();
-        self.context.extend(committed);
-        match resolved {
+        let resolved = match self.services.models.resolve(&self.agent.model) {
+            Ok(resolved) => resolved,
             Err(problem) => {
-                let failure = Failure {
-                    class: Class::Config,
-                    status: None,
-                    kind: String::new(),
-                    message: problem.to_string(),
-                    retry_after: None,
-                    request_id: None,
-                };
-                self.record_failure(&failure, &model)
+                let model = self.agent.model.clone();
+                return self.cannot_call(step, attempt, &model, &problem).await;
             }
-            Ok(resolved) => self.call(resolved, step, attempt).await,
+        };
+        let (prompt, plan) = self.planned(&resolved).await?;
+        match plan {
+            Plan::Record(drafts) => self.journal.push_all(drafts).map_err(Stopped::from),
+            Plan::Summarise { keep_from, room, before } => {
+                let purpose = Purpose::Summary { keep_from, room, before };
+                self.summarise(resolved, &prompt, Turn { step, attempt }, purpose).await
+            }
+            Plan::Send(sent) => {
+                if self.begin_call(Turn { step, attempt }, &resolved.full_name, sent).await? {
+                    self.call(&resolved, &prompt, step, attempt).await
+                } else {
+                    Ok(())
+                }
+            }
         }
     }
 
-    async fn call(&mut self, resolved: Resolved, step: u64, attempt: u32) -> Result<(), Stopped> {
-        let prompt = self.prompt(&resolved).await?;
+    /// Records a call that cannot be made, because of what is configured.
+    pub(crate) async fn cannot_call(
+        &mut self,
+        step: u64,
+        attempt: u32,
+        model: &str,
+        problem: &ConfigProblem,
+    ) -> Result<(), Stopped> {
+        if !self.begin_call(Turn { step, attempt }, model, Sent::default()).await? {
+            return Ok(());
+        }
+        let failure = plain(Class::Config, problem.to_string());
+        self.record_failure(&failure, &Attempt { model, ..Attempt::default() })
+    }
+
+    /// Begins a model call in the log, together with what came before it (api.md, rules of the stream).
+    /// Returns whether nothing urgent came meanwhile.
+    pub(crate) async fn begin_call(&mut self, turn: Turn, model: &str, sent: Sent) -> Result<bool, Stopped> {
+        let start = Body::SpanStart { model: model.to_owned(), attempt: turn.attempt, instead_of: None, sent };
+        self.journal.push(Draft::of_step(turn.step, start))?;
+        self.journal.commit(Then::Keep).await?;
+        if self.journal.has_urgent() {
+            return Ok(false);
+        }
+        let committed = self.journal.take_committed();
+        self.context.extend(committed);
+        Ok(true)
+    }
+
+    async fn call(&mut self, resolved: &Resolved, prompt: &Prompt, step: u64, attempt: u32) -> Result<(), Stopped> {
         self.services.may_start_effect(&self.held)?;
         let session = self.journal.session();
         let (id, epoch, after_seq) = (session.id, self.held.lease.epoch, session.last_seq);
         let services = self.services.clone();
         services.previews.begin(id, epoch, after_seq, attempt);
         let mut observed =
-            services.observer.attempt(self.held.trace, self.journal.session(), &resolved, &prompt, (step, attempt));
+            services.observer.attempt(self.held.trace, self.journal.session(), resolved, prompt, (step, attempt));
         let mut blocks = Blocks { session: id, previews: &services.previews, ids: BTreeMap::new() };
+        let mut received = Received::default();
         let context = CallContext { session: id, step, attempt };
         let result = {
             let mut on_event = |event: StreamEvent| {
                 observed.piece(&event);
+                received.note(&event);
                 blocks.show(event);
             };
-            let mut call = resolved.model.call(&prompt, &context, &mut on_event);
+            let mut call = resolved.model.call(prompt, &context, &mut on_event);
             tokio::select! {
                 result = &mut call => Some(result),
                 stop = self.must_stop() => {
@@ -70,49 +103,38 @@ impl Advance {
             None => Ok(()),
             Some(Err(failure)) => {
                 observed.failed(&failure);
-                self.record_failure(&failure, &resolved.full_name)
+                self.record_failure(&failure, &received.attempt(resolved))
             }
             Some(Ok(answer)) => {
                 observed.answered(&answer);
                 let answer = blocks.name(answer);
-                self.record_answer(answer, &resolved)
+                self.record_answer(answer, resolved)
             }
         }
     }
 
-    /// The conversation as the model gets it.
-    async fn prompt(&mut self, resolved: &Resolved) -> Result<Prompt, Stopped> {
-        let session = self.journal.session().clone();
-        let rows = self.context.rows(&*self.services.store, &session).await?;
-        let links = self.services.callback_links(session.id);
-        let mut messages = transcript(rows);
-        for message in &mut messages {
-            links.render(message);
-        }
-        let most = self.agent.policies.max_output_tokens.unwrap_or(u32::MAX);
-        Ok(Prompt {
-            model: resolved.full_name.clone(),
-            model_name: resolved.model_name.clone(),
-            system: self.agent.system.clone(),
-            messages,
-            tools: self.services.tools.specs(&self.agent),
-            max_output_tokens: resolved.max_output_tokens.min(most),
-        })
+    /// What would be sent now, and what to do about it.
+    async fn planned(&mut self, resolved: &Resolved) -> Result<(Prompt, Plan), Stopped> {
+        let rows = seen(&mut self.context, &*self.services.store, &self.journal).await?;
+        let session = self.journal.session();
+        let mut messages = transcript(rows.iter().copied());
+        self.services.callback_links(session.id).render(&mut messages, session.context_from_seq > 1);
+        let prompt = Prompt { messages, ..prompt_of(&self.services.tools, &self.agent, session.id, resolved) };
+        let request = request_of(resolved, &prompt);
+        let plan = plan(session, &self.agent.policies, &request, &rows, self.services.clock.now());
+        Ok((prompt, plan))
     }
 
     fn record_answer(&mut self, answer: Answer, resolved: &Resolved) -> Result<(), Stopped> {
-        if answer.is_empty() && answer.stop != tenure_core::AnswerStop::Refusal {
-            let failure = Failure {
-                class: Class::Empty,
-                status: None,
-                kind: String::new(),
-                message: "the model's answer holds neither text nor a tool call".to_owned(),
-                retry_after: None,
-                request_id: answer.request_id,
-            };
-            return self.record_failure(&failure, &resolved.full_name);
-        }
         let price: Option<&Price> = resolved.price.as_ref();
+        let now = self.services.clock.now();
+        if let Some(drafts) = cut_at_window(self.journal.session(), &answer, price, &self.agent.policies, now) {
+            return self.journal.push_all(drafts).map_err(Stopped::from);
+        }
+        if answer.is_empty() && answer.stop != AnswerStop::Refusal {
+            let why = "the model's answer holds neither text nor a tool call";
+            return self.record_no_answer(why, &answer, resolved);
+        }
         let tools = &self.services.tools;
         let (agent, names) = (self.agent.clone(), tools.names(&self.agent));
         let drafts = answered(self.journal.session(), answer, price, &|name| tools.facts(&agent, name), &names);
@@ -120,15 +142,82 @@ impl Advance {
         Ok(())
     }
 
-    fn record_failure(&mut self, failure: &Failure, model: &str) -> Result<(), Stopped> {
+    /// Records a whole answer that there is nothing to keep of; it was counted all the same.
+    pub(crate) fn record_no_answer(&mut self, why: &str, answer: &Answer, resolved: &Resolved) -> Result<(), Stopped> {
+        let failure = Failure { request_id: answer.request_id.clone(), ..plain(Class::Empty, why) };
+        let attempt = Attempt {
+            model: &resolved.full_name,
+            price: resolved.price.as_ref(),
+            counted: answer.usage,
+            has_begun: true,
+            received_bytes: 0,
+        };
+        self.record_failure(&failure, &attempt)
+    }
+
+    pub(crate) fn record_failure(&mut self, failure: &Failure, attempt: &Attempt<'_>) -> Result<(), Stopped> {
         tracing::info!(
-            session = %self.journal.session().id, model, class = ?failure.class, status = failure.status,
-            kind = %failure.kind, "model attempt failed"
+            session = %self.journal.session().id, model = attempt.model, class = ?failure.class,
+            status = failure.status, kind = %failure.kind, "model attempt failed"
         );
         let now = self.services.clock.now();
-        let drafts = failed(self.journal.session(), failure, model, &self.agent.policies, rand::random(), now);
+        let drafts = failed(self.journal.session(), failure, attempt, &self.agent.policies, rand::random(), now);
         self.journal.push_all(drafts)?;
         Ok(())
+    }
+}
+
+/// Which step a call is, and which attempt of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) step: u64,
+    pub(crate) attempt: u32,
+}
+
+/// What a request of a session holds besides its messages.
+pub(crate) fn prompt_of(tools: &Tools, agent: &Agent, session: SessionId, resolved: &Resolved) -> Prompt {
+    let most = agent.policies.max_output_tokens.unwrap_or(u32::MAX);
+    Prompt {
+        model: resolved.full_name.clone(),
+        model_name: resolved.model_name.clone(),
+        system: agent.system.clone(),
+        messages: Vec::new(),
+        tools: tools.specs(agent),
+        max_output_tokens: resolved.max_output_tokens.min(most),
+        cache_key: session.to_string(),
+    }
+}
+
+/// A request as the core judges it.
+pub(crate) fn request_of<'a>(resolved: &'a Resolved, prompt: &'a Prompt) -> Request<'a> {
+    Request { prompt, counted: resolved.model.count(prompt), facts: resolved.facts, price: resolved.price.as_ref() }
+}
+
+/// What came of an attempt until it broke off, which is charged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Received {
+    has_begun: bool,
+    bytes: u64,
+}
+
+impl Received {
+    pub(crate) fn note(&mut self, event: &StreamEvent) {
+        match event {
+            StreamEvent::Text { text, .. } | StreamEvent::Thinking { text, .. } => self.bytes += text.len() as u64,
+            StreamEvent::InputDelta { json, .. } => self.bytes += json.len() as u64,
+            StreamEvent::Started { .. } | StreamEvent::BlockStart { .. } | StreamEvent::BlockStop { .. } => {}
+        }
+        self.has_begun = true;
+    }
+
+    pub(crate) fn attempt(self, resolved: &Resolved) -> Attempt<'_> {
+        Attempt {
+            model: &resolved.full_name,
+            price: resolved.price.as_ref(),
+            has_begun: self.has_begun,
+            received_bytes: self.bytes,
+            ..Attempt::default()
+        }
     }
 }
 

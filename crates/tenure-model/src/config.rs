@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::Price;
+use tenure_core::{ModelFacts, Price};
 
 /// Which tongue a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -83,6 +83,18 @@ impl DialectName {
     }
 }
 
+impl DialectName {
+    /// The smallest context that the dialect's own provider sells today; `None` where servers differ
+    /// too much to guess.
+    fn default_context_window(self) -> Option<u64> {
+        match self {
+            Self::Anthropic => Some(200_000),
+            Self::Gemini => Some(1_000_000),
+            Self::OpenAi | Self::Responses | Self::Ollama | Self::Script => None,
+        }
+    }
+}
+
 impl fmt::Display for DialectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -119,6 +131,15 @@ pub struct ProviderConfig {
     /// Most output tokens per call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    /// Tokens of input and output together that its models take; learnt from a refusal if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_window")]
+    pub context_window: Option<u64>,
+    /// The same by model name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "read_windows")]
+    pub context_windows: BTreeMap<String, u64>,
+    /// Most bytes of a request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_request_bytes: Option<u64>,
     /// Names that lead here without `NAME/` before them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
@@ -156,6 +177,9 @@ impl ProviderConfig {
             model_timeouts: BTreeMap::new(),
             prices: BTreeMap::new(),
             max_output_tokens: None,
+            context_window: None,
+            context_windows: BTreeMap::new(),
+            max_request_bytes: None,
             models: Vec::new(),
             extra_body: serde_json::Map::new(),
             proxy: None,
@@ -183,6 +207,15 @@ impl ProviderConfig {
         match self.model_timeouts.get(model_name) {
             Some(of_model) => of_model.over(of_provider),
             None => of_provider,
+        }
+    }
+
+    /// How much a model takes.
+    pub fn facts(&self, model_name: &str) -> ModelFacts {
+        let configured = self.context_windows.get(model_name).copied().or(self.context_window);
+        ModelFacts {
+            context_window: configured.or(self.dialect.default_context_window()),
+            max_request_bytes: self.max_request_bytes.unwrap_or(DEFAULT_MAX_REQUEST_BYTES),
         }
     }
 
@@ -303,6 +336,31 @@ pub struct PriceConfig {
     /// Input written to the cache; 1.25 times the input price for Anthropic, else the input price.
     #[serde(default, deserialize_with = "read_some_price", skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
+}
+
+/// Most bytes of a request where nothing is configured: what Anthropic takes, and less than others do.
+const DEFAULT_MAX_REQUEST_BYTES: u64 = 32_000_000;
+
+/// Smallest context that is taken; a smaller one holds no conversation with tools.
+const MIN_CONTEXT_WINDOW: u64 = 1_024;
+
+/// Largest context that is taken; a larger one is a mistake.
+const MAX_CONTEXT_WINDOW: u64 = 1_000_000_000;
+
+fn window<E: serde::de::Error>(window: u64) -> Result<u64, E> {
+    if (MIN_CONTEXT_WINDOW..=MAX_CONTEXT_WINDOW).contains(&window) {
+        return Ok(window);
+    }
+    Err(E::custom(format!("{window} is not a context window in tokens; write {MIN_CONTEXT_WINDOW} or more")))
+}
+
+fn read_window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    window(u64::deserialize(deserializer)?).map(Some)
+}
+
+fn read_windows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let windows = BTreeMap::<String, u64>::deserialize(deserializer)?;
+    windows.into_iter().map(|(name, tokens)| Ok((name, window(tokens)?))).collect()
 }
 
 /// Highest price that is taken, in dollars per million tokens; a higher one is a mistake.

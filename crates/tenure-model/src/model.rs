@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 use tenure_core::failure::{Class, Failure, plain};
-use tenure_core::{Answer, Price, Prompt, SessionId, validate};
+use tenure_core::{Answer, ModelFacts, Price, Prompt, SessionId, validate};
 
 /// Finds models by the names that agents use.
 pub trait Models: fmt::Debug + Send + Sync {
@@ -30,6 +30,11 @@ pub trait Model: fmt::Debug + Send + Sync {
         context: &CallContext,
         on_event: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Answer, Failure>;
+
+    /// Input tokens of a request that is not sent yet, for models that know without asking anybody.
+    fn count(&self, _prompt: &Prompt) -> Option<u64> {
+        None
+    }
 }
 
 /// A model with what the engine needs besides.
@@ -45,6 +50,8 @@ pub struct Resolved {
     pub price: Option<Price>,
     /// Most output tokens per call.
     pub max_output_tokens: u32,
+    /// How much it takes.
+    pub facts: ModelFacts,
 }
 
 /// Which call this is; models that play a scenario look at it.

@@ -136,6 +136,7 @@ impl Models for Providers {
             model_name: model_name.to_owned(),
             price: provider.config.price(model_name),
             max_output_tokens: provider.config.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
+            facts: provider.config.facts(model_name),
         })
     }
 }

@@ -6,7 +6,9 @@ use crate::fields::{Fields, Problem, change_metadata, text};
 use crate::limits::LimitsChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{Agent, AgentId, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome};
+use tenure_core::{
+    Agent, AgentId, CompactionMode, CompactionPolicy, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome,
+};
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 256;
@@ -19,6 +21,9 @@ const MAX_SYSTEM: usize = 400_000;
 
 /// Most fallback models.
 const MAX_FALLBACKS: usize = 8;
+
+/// Fewest tokens at which a conversation is summarised; below it there is nothing to summarise.
+const MIN_TRIGGER_TOKENS: u64 = 1_000;
 
 /// Longest name of a model.
 const MAX_MODEL: usize = 256;
@@ -144,7 +149,11 @@ impl AgentChange {
     pub fn models(&self) -> Vec<(String, String)> {
         let main = self.model.iter().map(|model| ("model".to_owned(), model.clone()));
         let others = self.fallback_models.iter().flatten().enumerate();
-        main.chain(others.map(|(place, model)| (format!("fallback_models[{place}]"), model.clone()))).collect()
+        let of_summaries =
+            self.policies.iter().filter_map(|policies| policies.compaction.as_ref()?.model.clone().flatten());
+        main.chain(others.map(|(place, model)| (format!("fallback_models[{place}]"), model.clone())))
+            .chain(of_summaries.map(|model| ("policies.compaction.model".to_owned(), model)))
+            .collect()
     }
 
     /// Whether a limit of money is asked for.
@@ -196,11 +205,57 @@ struct PoliciesChange {
     approval_seconds: Option<Option<u64>>,
     unknown_outcome: Option<UnknownOutcome>,
     max_output_tokens: Option<Option<u64>>,
+    compaction: Option<CompactionChange>,
+}
+
+/// Changes of the compaction policy; fields that are left out stay, null takes the default back.
+#[derive(Clone, Debug, Default)]
+struct CompactionChange {
+    mode: Option<CompactionMode>,
+    trigger_tokens: Option<Option<u64>>,
+    keep_tokens: Option<Option<u64>>,
+    model: Option<Option<String>>,
+}
+
+impl CompactionChange {
+    fn read(compaction: &Fields<'_>) -> Result<Self, Problem> {
+        let mode = match compaction.text("mode", 32)?.as_deref() {
+            None => None,
+            Some("auto") => Some(CompactionMode::Auto),
+            Some("off") => Some(CompactionMode::Off),
+            Some(other) => {
+                let path = compaction.path("mode");
+                return Err(Problem::invalid(&path, format_args!("{other:?} is neither auto nor off")));
+            }
+        };
+        let tokens = |name: &str| -> Result<Option<Option<u64>>, Problem> {
+            compaction.change(name).map(|_| compaction.number(name)).transpose()
+        };
+        let trigger_tokens = tokens("trigger_tokens")?;
+        if let Some(Some(trigger)) = trigger_tokens
+            && trigger < MIN_TRIGGER_TOKENS
+        {
+            let path = compaction.path("trigger_tokens");
+            return Err(Problem::invalid(&path, format_args!("at least {MIN_TRIGGER_TOKENS}")));
+        }
+        let model = match compaction.change("model") {
+            None => None,
+            Some(None) => Some(None),
+            Some(Some(value)) => Some(Some(read_model(value, &compaction.path("model"))?)),
+        };
+        Ok(Self { mode, trigger_tokens, keep_tokens: tokens("keep_tokens")?, model })
+    }
+
+    fn apply(self, policy: &mut CompactionPolicy) {
+        policy.mode = self.mode.unwrap_or(policy.mode);
+        policy.trigger_tokens = self.trigger_tokens.unwrap_or(policy.trigger_tokens);
+        policy.keep_tokens = self.keep_tokens.unwrap_or(policy.keep_tokens);
+        policy.model = self.model.unwrap_or_else(|| policy.model.take());
+    }
 }
 
 impl PoliciesChange {
     fn read(policies: &Fields<'_>) -> Result<Self, Problem> {
-        policies.refuse("compaction", "compaction is not served yet")?;
         policies.refuse("snapshot", "snapshots are not served yet")?;
         let mut change = Self::default();
         if let Some(retry) = policies.inner("retry")? {
@@ -226,6 +281,8 @@ impl PoliciesChange {
                 ));
             }
         };
+        change.compaction =
+            policies.inner("compaction")?.map(|compaction| CompactionChange::read(&compaction)).transpose()?;
         change.max_output_tokens =
             policies.change("max_output_tokens").map(|_| policies.number("max_output_tokens")).transpose()?;
         Ok(change)
@@ -243,6 +300,9 @@ impl PoliciesChange {
         policies.unknown_outcome = self.unknown_outcome.unwrap_or(policies.unknown_outcome);
         if let Some(tokens) = self.max_output_tokens {
             policies.max_output_tokens = tokens.map(small);
+        }
+        if let Some(compaction) = self.compaction {
+            compaction.apply(&mut policies.compaction);
         }
     }
 }

@@ -52,8 +52,9 @@ fn a_queued_input_has_neither_seq_nor_time() {
 
 #[test]
 fn errors_have_the_types_that_clients_know() {
-    let error =
-        |class, retrying| row(Body::Error { class, message: "m".into(), retrying, request_id: None })["error"].clone();
+    let error = |class, retrying| {
+        row(Body::Error { class, message: "m".into(), retrying, request_id: None, limit: None })["error"].clone()
+    };
     assert_eq!(
         error(Class::Transient, true),
         json!({"type": "model_overloaded_error", "message": "m", "retry_status": {"type": "retrying"}})

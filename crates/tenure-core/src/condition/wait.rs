@@ -67,6 +67,7 @@ pub fn may_fall_back(class: Class) -> bool {
         | Class::Request
         | Class::Incomplete
         | Class::Empty
+        | Class::Malformed
         | Class::Refused => false,
     }
 }

@@ -288,6 +288,7 @@ fn o_016_empty_answers_are_bounded() {
 #[test]
 fn an_overflowing_context_parks_with_a_reason_and_never_loops() {
     let mut run = Driven::new();
+    run.policies.compaction.mode = CompactionMode::Off;
     run.say("hi");
     run.fail(Class::Overflow);
     assert_eq!(run.settle(), Action::Park);
@@ -300,13 +301,18 @@ fn a_reached_budget_is_a_wait_that_a_higher_limit_ends() {
     let mut run = Driven::new();
     run.session.budget.limits = Limits { steps: Some(1), ..Limits::NONE };
     run.say("go");
-    run.answer(AnswerStop::ToolUse, vec![tool("read", "{}")]);
-    run.run("x");
+    run.answer(AnswerStop::ToolUse, vec![tool("read", "{}"), tool("read", "{}")]);
     assert_eq!(run.settle(), Action::Park);
     assert_eq!(run.session.status, Status::Idle(Stop::BudgetReached));
     run.say("hello?");
     assert_eq!(run.settle(), Action::Park, "a message is kept, but raises no limit");
+    run.input(InputBody::Limits(Limits { steps: Some(2), ..Limits::NONE }));
+    let first = run.session.calls[0].id;
+    assert_eq!(run.settle(), Action::RunCalls(vec![first]), "as many calls as there is room for");
+    run.run("x");
+    assert_eq!(run.settle(), Action::Park);
     run.input(InputBody::Limits(Limits { steps: Some(10), ..Limits::NONE }));
+    run.run("y");
     run.answer(AnswerStop::EndTurn, vec![text("done")]);
     assert_eq!(run.session.phase(), Phase::Idle);
 }

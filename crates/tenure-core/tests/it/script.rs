@@ -116,7 +116,7 @@ impl Driven {
         };
         self.record(vec![Draft::of_step(
             step,
-            Body::SpanStart { model: "script/x".into(), attempt, instead_of: None },
+            Body::SpanStart { model: "script/x".into(), attempt, instead_of: None, sent: Sent::default() },
         )]);
     }
 
@@ -135,7 +135,8 @@ impl Driven {
 
     pub(crate) fn fail(&mut self, class: Class) {
         self.begin();
-        let drafts = failed(&self.session, &failure(class), "script/x", &self.policies, u64::MAX, self.now);
+        let attempt = Attempt { model: "script/x", ..Attempt::default() };
+        let drafts = failed(&self.session, &failure(class), &attempt, &self.policies, u64::MAX, self.now);
         self.record(drafts);
     }
 
@@ -193,6 +194,7 @@ pub(crate) fn name(body: &Body) -> &'static str {
         Body::WaitResolved { .. } => "wait_resolved",
         Body::CallbackCreated { .. } => "callback_created",
         Body::CallbackReceived { .. } => "callback_received",
+        Body::ContextCompacted { .. } => "compacted",
         Body::BudgetUpdated { .. } => "budget_updated",
         Body::Updated { .. } => "updated",
         Body::EnvironmentStarted { .. } => "environment.started",

@@ -74,7 +74,7 @@ fn bodies() -> Vec<Body> {
     let tool_use_id = id(7);
     let media = Block::Media { kind: MediaKind::Image, json: json(r#"{"type":"image"}"#) };
     let usage = Usage { input: 1, output: 2, cache_read: 3, cache_write: 4 };
-    let limits = Limits { steps: Some(1), tokens: None, cost_usd_micros: Some(3), wall: Some(4) };
+    let limits = Limits { steps: Some(1), cost_usd_micros: Some(3), wall: Some(4), ..Limits::NONE };
     let mut bodies = vec![
         Body::UserMessage { content: vec![Block::Text("a\0b \u{1F600}".into()), media] },
         Body::UserInterrupt,
@@ -93,12 +93,14 @@ fn bodies() -> Vec<Body> {
             message: "Overloaded".into(),
             retrying: true,
             request_id: Some("req".into()),
+            limit: None,
         },
-        Body::SpanStart { model: "a/m".into(), attempt: 2, instead_of: None },
+        Body::SpanStart { model: "a/m".into(), attempt: 2, instead_of: None, sent: Sent::default() },
         Body::SpanStart {
             model: "b/m".into(),
             attempt: 2,
             instead_of: Some(InsteadOf { model: "a/m".into(), class: Class::Transient }),
+            sent: Sent::default(),
         },
         Body::Condition {
             condition: ConditionId::from_bits(12),
@@ -106,7 +108,14 @@ fn bodies() -> Vec<Body> {
             model: "a/m".into(),
             message: "slow down".into(),
         },
-        Body::SpanEnd { span: id(8), model: "a/m".into(), is_error: false, usage, cost_usd_micros: Some(12) },
+        Body::SpanEnd {
+            span: id(8),
+            model: "a/m".into(),
+            is_error: false,
+            usage,
+            cost_usd_micros: Some(12),
+            assumed: Estimate::default(),
+        },
         Body::CallbackCreated { callback: CallbackId::from_bits(4), label: "ci".into(), expires_at: Timestamp(99) },
         Body::CallbackReceived { callback: CallbackId::from_bits(4), body: "{}".into() },
         Body::BudgetUpdated { limits },
@@ -147,7 +156,60 @@ fn bodies() -> Vec<Body> {
         [Resolution::Answered, Resolution::Due, Resolution::Cleared]
             .map(|resolution| Body::WaitResolved { resolution }),
     );
+    bodies.extend(sizes_and_compactions());
     bodies
+}
+
+fn sizes_and_compactions() -> Vec<Body> {
+    let wait = |kind| Body::WaitStarted { wait: Wait { kind, since: Timestamp(1), until: None, calls: Vec::new() } };
+    vec![
+        Body::Error {
+            class: Class::Overflow,
+            message: "too long".into(),
+            retrying: true,
+            request_id: None,
+            limit: Some(200_000),
+        },
+        Body::SpanStart { model: "a/m".into(), attempt: 1, instead_of: None, sent: sent() },
+        Body::SpanEnd {
+            span: id(8),
+            model: String::new(),
+            is_error: true,
+            usage: Usage::default(),
+            cost_usd_micros: None,
+            assumed: Estimate { tokens: 5, cost_usd_micros: Some(6) },
+        },
+        Body::ContextCompacted { compacted: compacted(Some(summary())) },
+        Body::ContextCompacted { compacted: compacted(None) },
+        Body::BudgetUpdated { limits: Limits { failures: Some(5), identical_calls: Some(6), ..Limits::NONE } },
+        wait(WaitKind::Budget { which: Which::Failures }),
+        wait(WaitKind::Budget { which: Which::IdenticalCalls }),
+        wait(WaitKind::Budget { which: Which::Price }),
+        wait(WaitKind::Upstream { class: Class::Malformed }),
+    ]
+}
+
+fn sent() -> Sent {
+    Sent {
+        size: Size { text_bytes: 1, media_bytes: 2, media: 3 },
+        input_tokens: 4,
+        reserved: Estimate { tokens: 5, cost_usd_micros: Some(6) },
+        purpose: Purpose::Summary { keep_from: 3, room: 8, before: 9 },
+    }
+}
+
+fn summary() -> Summary {
+    Summary { text: "so far".into(), instructions: text("be kind"), request: text("do it") }
+}
+
+fn compacted(summary: Option<Summary>) -> Compacted {
+    let (before, after) = (Measured { tokens: 9, bytes: 90 }, Measured { tokens: 2, bytes: 20 });
+    Compacted { from: 1, keep_from: 3, media_from: 2, summary, before, after }
+}
+
+/// The limits that everything had before there were those against going in circles.
+fn first_limits() -> Limits {
+    Limits { failures: None, identical_calls: None, ..Limits::default() }
 }
 
 fn inputs() -> Vec<Input> {
@@ -171,8 +233,9 @@ fn inputs() -> Vec<Input> {
 
 fn sessions() -> Vec<Session> {
     let agent = AgentRef { id: AgentId::from_bits(2), version: 3 };
-    let fresh =
+    let mut fresh =
         Session::new(SessionId::from_bits(1), TenantId("t".into()), agent, EnvironmentId::from_bits(4), Timestamp(5));
+    fresh.budget.limits = first_limits();
     let callback = Some(CallbackId::from_bits(4));
     let states = [
         CallState::Ready,
@@ -206,8 +269,9 @@ fn sessions() -> Vec<Session> {
             usage: Usage { input: 9, ..Usage::default() },
             cost_usd_micros: 7,
             has_unpriced: true,
+            ..Budget::default()
         },
-        retry: Retry { failures: 2, empty: 1 },
+        retry: Retry { failures: 2, empty: 1, is_repaired: false },
         repeats: Repeats { digest: u64::MAX, calls: 2, failures: 1 },
         callbacks: vec![Callback { id: CallbackId::from_bits(4), expires_at: Timestamp(8), received_seq: Some(6) }],
         ..fresh.clone()
@@ -220,6 +284,26 @@ fn sessions() -> Vec<Session> {
         status: Status::Terminated,
         ..fresh.clone()
     }));
+    sessions.push(Session {
+        budget: Budget {
+            limits: Limits { failures: Some(5), identical_calls: Some(6), ..Limits::NONE },
+            estimated_tokens: 11,
+            estimated_cost_usd_micros: 12,
+            failures: 3,
+            ..Budget::default()
+        },
+        retry: Retry { failures: 2, empty: 1, is_repaired: true },
+        sent: Some(sent()),
+        learnt: Learnt {
+            model: "a/m".into(),
+            usage: Usage { input: 9, ..Usage::default() },
+            size: sent().size,
+            max_tokens: Some(100),
+            refused_bytes: Some(200),
+        },
+        compaction: Compaction { due: Some(TooLarge::Bytes), tries: 1, futile_tokens: 77 },
+        ..fresh
+    });
     sessions
 }
 
@@ -236,7 +320,7 @@ fn agents() -> Vec<Agent> {
         fallback_models: Vec::new(),
         system: None,
         tools: Vec::new(),
-        limits: Limits::default(),
+        limits: first_limits(),
         policies: Policies::default(),
         run_loop: Loop::BuiltIn,
         metadata: BTreeMap::new(),
@@ -267,7 +351,14 @@ fn agents() -> Vec<Agent> {
         archived_at: Some(Timestamp(3)),
         ..plain.clone()
     };
-    vec![plain, full]
+    let compaction = CompactionPolicy {
+        mode: CompactionMode::Off,
+        trigger_tokens: Some(10),
+        keep_tokens: Some(2),
+        model: Some("b/m".into()),
+    };
+    let terse = Agent { policies: Policies { compaction, ..Policies::default() }, ..plain.clone() };
+    vec![plain, full, terse]
 }
 
 fn environments() -> Vec<Environment> {
@@ -539,8 +630,8 @@ proptest! {
                 permission: Permission::Allow, malformed: Some(a.clone()), origin: origin.clone(),
             },
             Body::AgentToolResult { tool_use_id: id(u128::from(numbers.0)), content, outcome: Outcome::Unknown },
-            Body::Error { class: Class::Request, message: c.clone(), retrying: false, request_id: Some(d.clone()) },
-            Body::SpanEnd { span: id(1), model: a.clone(), is_error: true, usage, cost_usd_micros: Some(numbers.0) },
+            Body::Error { class: Class::Request, message: c.clone(), retrying: false, request_id: Some(d.clone()), limit: Some(numbers.0) },
+            Body::SpanEnd { span: id(1), model: a.clone(), is_error: true, usage, cost_usd_micros: Some(numbers.0), assumed: Estimate::default() },
             Body::CallbackCreated { callback: CallbackId::from_bits(1), label: b.clone(), expires_at: Timestamp(numbers.1) },
             Body::EnvironmentStarted { driver: a.clone(), missing: vec![b.clone(), c.clone()] },
         ] {

@@ -1,7 +1,7 @@
 //! Plays a scenario in this process.
 
 use super::conversation::Conversation;
-use super::play::{Play, input_text, pieces, play};
+use super::play::{Play, input_text, input_tokens, pieces, play};
 use super::scenario::{Item, Pace, Scenario, error_body};
 use crate::decoder::tool_input;
 use crate::model::{BlockPreview, CallContext, Model, StreamEvent, check_history};
@@ -89,6 +89,10 @@ async fn say(
 
 #[async_trait]
 impl Model for ScriptModel {
+    fn count(&self, prompt: &Prompt) -> Option<u64> {
+        Some(input_tokens(&Conversation::of_prompt(prompt)))
+    }
+
     async fn call(
         &self,
         prompt: &Prompt,

@@ -111,8 +111,16 @@ fn usage_of(items: &[Item], conversation: &Conversation) -> Usage {
             Item::Stall(_) | Item::Cut(_) | Item::Error { .. } => 0,
         })
         .sum();
-    let tokens = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX) / CHARS_PER_TOKEN + 1;
-    Usage { input: tokens(conversation.size), output: tokens(written), ..Usage::default() }
+    Usage { input: input_tokens(conversation), output: tokens(written), ..Usage::default() }
+}
+
+/// The count of tokens of a conversation.
+pub(crate) fn input_tokens(conversation: &Conversation) -> u64 {
+    tokens(conversation.size)
+}
+
+fn tokens(chars: usize) -> u64 {
+    u64::try_from(chars).unwrap_or(u64::MAX) / CHARS_PER_TOKEN + 1
 }
 
 /// The text of an input as it is streamed.

@@ -161,6 +161,7 @@ pub(crate) fn inputs(answer: &Answer) -> Vec<Result<String, String>> {
 
 pub(crate) fn prompt(messages: Vec<Message>) -> Prompt {
     Prompt {
+        cache_key: String::new(),
         model: "p/m".into(),
         model_name: "m".into(),
         system: Some("Be brief.".into()),

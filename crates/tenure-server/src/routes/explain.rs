@@ -39,14 +39,15 @@ pub(crate) async fn get(
 fn raise_limit(session: &Session, which: Which, now: Timestamp, wire: &mut WireExplanation) {
     let (budget, limits) = (&session.budget, session.budget.limits);
     let twice = |used: u64, limit: Option<u64>| limit.unwrap_or_default().max(used).max(1).saturating_mul(2);
-    let usage = budget.usage;
-    let tokens =
-        [usage.input, usage.output, usage.cache_read, usage.cache_write].into_iter().fold(0, u64::saturating_add);
     let raised = match which {
         Which::Steps => json!(twice(budget.steps, limits.steps)),
-        Which::Tokens => json!(twice(tokens, limits.tokens)),
+        Which::Tokens => json!(twice(budget.tokens(), limits.tokens)),
         Which::Wall => json!(twice(now.since(session.created_at), limits.wall).div_ceil(1_000)),
-        Which::Cost => json!(dollars(twice(budget.cost_usd_micros, limits.cost_usd_micros))),
+        Which::Failures => json!(twice(budget.failures, limits.failures)),
+        Which::IdenticalCalls => json!(twice(u64::from(session.repeats.calls), limits.identical_calls)),
+        // The core says what to do: no higher limit would bind.
+        Which::Price => return,
+        Which::Cost => json!(dollars(twice(budget.cost_usd_micros(), limits.cost_usd_micros))),
     };
     for unblock in wire.unblock.iter_mut().filter(|unblock| unblock.path.ends_with("/budget")) {
         unblock.body = json!({which.name(): raised});

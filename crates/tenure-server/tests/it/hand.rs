@@ -83,7 +83,8 @@ impl Hand {
     /// Begins a model call.
     pub(crate) async fn begin(&mut self, attempt: u32) -> Event {
         let step = self.head.last_step + u64::from(attempt == 1);
-        let start = Draft::of_step(step, Body::SpanStart { model: "p/priced".into(), attempt, instead_of: None });
+        let sent = Sent::default();
+        let start = Draft::of_step(step, Body::SpanStart { model: "p/priced".into(), attempt, instead_of: None, sent });
         self.commit(vec![start], Then::Keep).await.pop().unwrap()
     }
 
@@ -103,7 +104,14 @@ impl Hand {
         let cost_usd_micros = (!is_error).then_some(7);
         Draft::of_step(
             span.step,
-            Body::SpanEnd { span: span.id, model: "p/priced".into(), is_error, usage, cost_usd_micros },
+            Body::SpanEnd {
+                span: span.id,
+                model: "p/priced".into(),
+                is_error,
+                usage,
+                cost_usd_micros,
+                assumed: Estimate::default(),
+            },
         )
     }
 

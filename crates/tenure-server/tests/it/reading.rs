@@ -5,7 +5,7 @@ use crate::house::{House, OTHER_KEY, request};
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tenure_core::{Body as EventBody, CallKind, Draft};
+use tenure_core::{Body as EventBody, CallKind, Draft, Estimate, Sent};
 use tenure_store::Then;
 
 #[tokio::test]
@@ -147,7 +147,12 @@ async fn a_timeline_of_very_many_spans_is_shown_in_bins_that_can_be_looked_into(
             let start = Draft {
                 id: Some(tenure_core::EventId::from_bits(hand::next())),
                 step,
-                body: EventBody::SpanStart { model: "p/priced".into(), attempt: 1, instead_of: None },
+                body: EventBody::SpanStart {
+                    model: "p/priced".into(),
+                    attempt: 1,
+                    instead_of: None,
+                    sent: Sent::default(),
+                },
             };
             let span = start.id.unwrap();
             let is_error = step == 1;
@@ -157,6 +162,7 @@ async fn a_timeline_of_very_many_spans_is_shown_in_bins_that_can_be_looked_into(
                 is_error,
                 usage: Default::default(),
                 cost_usd_micros: None,
+                assumed: Estimate::default(),
             };
             drafts.extend([start, Draft::of_step(step, end)]);
         }

@@ -139,6 +139,8 @@ async fn a_reached_budget_and_exhausted_retries_are_idle_and_keep_their_inputs()
         (WaitKind::Budget { which: Which::Tokens }, Stop::BudgetReached, "budget_reached"),
         (WaitKind::Budget { which: Which::Cost }, Stop::BudgetReached, "budget_reached"),
         (WaitKind::Budget { which: Which::Wall }, Stop::BudgetReached, "budget_reached"),
+        (WaitKind::Budget { which: Which::Failures }, Stop::BudgetReached, "budget_reached"),
+        (WaitKind::Budget { which: Which::IdenticalCalls }, Stop::BudgetReached, "budget_reached"),
         (WaitKind::Upstream { class: Class::Transient }, Stop::RetriesExhausted, "retries_exhausted"),
     ] {
         let house = House::new();

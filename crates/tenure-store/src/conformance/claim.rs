@@ -4,7 +4,7 @@ use super::Harness;
 use super::fixture::{Holder, claim, create, create_for, deliver, hold, lease_id, message, node, view};
 use crate::{Claim, Kind, SUSPECT_AFTER, State, Then};
 use std::collections::BTreeSet;
-use tenure_core::{Body, NodeId, TenantId, Usage};
+use tenure_core::{Body, Estimate, NodeId, Sent, TenantId, Usage};
 
 /// Nobody is passed over.
 pub async fn the_oldest_is_leased_first(harness: &dyn Harness) {
@@ -79,10 +79,19 @@ pub async fn p_13_claims_are_counted_until_progress(harness: &dyn Harness) {
         assert_eq!(leased.claims, expected);
         let mut holder = Holder::new(leased);
         holder.push(Body::StatusRunning);
-        let span = holder.push(Body::SpanStart { model: "script/x".to_owned(), attempt: 1, instead_of: None });
+        let sent = Sent::default();
+        let start = Body::SpanStart { model: "script/x".to_owned(), attempt: 1, instead_of: None, sent };
+        let span = holder.push(start);
         holder.commit(&*store, Then::Keep).await.expect("the lease is held");
         let usage = Usage::default();
-        holder.push(Body::SpanEnd { span, model: String::new(), is_error: true, usage, cost_usd_micros: None });
+        holder.push(Body::SpanEnd {
+            span,
+            model: String::new(),
+            is_error: true,
+            usage,
+            cost_usd_micros: None,
+            assumed: Estimate::default(),
+        });
         holder.commit(&*store, Then::Keep).await.expect("the lease is held");
         store.sweep(&[(node, 0)]).await.expect("it can be swept");
     }

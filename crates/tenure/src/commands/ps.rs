@@ -175,6 +175,7 @@ fn limit(name: &str) -> &str {
     match name {
         "cost_usd" => "money",
         "wall_seconds" => "time",
+        "identical_calls" => "identical calls",
         other => other,
     }
 }

@@ -163,9 +163,12 @@ fn limit(name: &str, value: &Value) -> Option<[String; 2]> {
         "tokens" => ("--tokens", ""),
         "cost_usd" => ("--usd", ""),
         "wall_seconds" => ("--wall", "s"),
+        "failures" => ("--failures", ""),
+        "identical_calls" => ("--identical-calls", ""),
         _ => return None,
     };
-    Some([flag.to_owned(), format!("{value}{unit}")])
+    let value = if value.is_null() { "none".to_owned() } else { format!("{value}{unit}") };
+    Some([flag.to_owned(), value])
 }
 
 #[cfg(test)]
@@ -200,6 +203,9 @@ mod tests {
             (way("budget", json!({ "steps": 1000 })), vec!["budget 0009z8 --steps 1000"]),
             (way("budget", json!({ "tokens": 200 })), vec!["budget 0009z8 --tokens 200"]),
             (way("budget", json!({ "cost_usd": 0.5 })), vec!["budget 0009z8 --usd 0.5"]),
+            (way("budget", json!({ "cost_usd": null })), vec!["budget 0009z8 --usd none"]),
+            (way("budget", json!({ "failures": 100 })), vec!["budget 0009z8 --failures 100"]),
+            (way("budget", json!({ "identical_calls": 40 })), vec!["budget 0009z8 --identical-calls 40"]),
             (way("budget", json!({ "wall_seconds": 120 })), vec!["budget 0009z8 --wall 120s"]),
             (event(json!({ "type": "user.message" })), vec!["send 0009z8 \"…\""]),
             (event(json!({ "type": "user.interrupt" })), vec!["send 0009z8 --interrupt"]),
@@ -236,7 +242,7 @@ mod tests {
         core.calls = vec![call(CallKind::Sandbox), call(CallKind::Custom), call(CallKind::AskUser)];
         let wait = |kind| Some(Wait { kind, since: Timestamp(0), until: None, calls: Vec::new() });
         let class = tenure_core::failure::Class::Transient;
-        let limits = [Which::Steps, Which::Tokens, Which::Cost, Which::Wall];
+        let limits = [Which::Steps, Which::Tokens, Which::Cost, Which::Wall, Which::Failures, Which::IdenticalCalls];
         let mut waits = vec![
             None,
             wait(WaitKind::Timer),

@@ -4,7 +4,7 @@ use super::Form;
 use super::event::json;
 use super::session::LimitsForm;
 use super::words::Word;
-use crate::agent::{Agent, CustomTool, Loop, Policies, Tool, ToolConfig};
+use crate::agent::{Agent, CompactionPolicy, CustomTool, Loop, Policies, Tool, ToolConfig};
 use crate::environment::{Environment, SandboxLimits};
 use crate::id::TenantId;
 use crate::retry::Policy;
@@ -90,6 +90,31 @@ struct PoliciesForm {
     unknown: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compaction: Option<CompactionForm>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CompactionForm {
+    mode: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trigger: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keep: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
+impl Form<CompactionPolicy> for CompactionForm {
+    fn of(value: &CompactionPolicy) -> Self {
+        let mode = value.mode.word().to_string();
+        Self { mode, trigger: value.trigger_tokens, keep: value.keep_tokens, model: value.model.clone() }
+    }
+
+    fn to(self) -> Result<CompactionPolicy, String> {
+        let mode = Word::of_word(&self.mode)?;
+        Ok(CompactionPolicy { mode, trigger_tokens: self.trigger, keep_tokens: self.keep, model: self.model })
+    }
 }
 
 impl Form<Policies> for PoliciesForm {
@@ -101,6 +126,9 @@ impl Form<Policies> for PoliciesForm {
             approval: value.approval_timeout,
             unknown: value.unknown_outcome.word().to_string(),
             output: value.max_output_tokens,
+            // Agents of before had no such policy; the default is what they get.
+            compaction: (value.compaction != CompactionPolicy::default())
+                .then(|| CompactionForm::of(&value.compaction)),
         }
     }
 
@@ -110,6 +138,7 @@ impl Form<Policies> for PoliciesForm {
             approval_timeout: self.approval,
             unknown_outcome: Word::of_word(&self.unknown)?,
             max_output_tokens: self.output,
+            compaction: self.compaction.map(Form::to).transpose()?.unwrap_or_default(),
         })
     }
 }

@@ -1,9 +1,9 @@
 //! Stored bodies of events and inputs.
 
-use super::Form;
-use super::session::{EndForm, LimitsForm, StopForm, UsageForm, WaitForm};
+use super::session::{EndForm, EstimateForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm};
 use super::words::Word;
-use crate::event::{Block, Body, Decision, InsteadOf, Origin, Update};
+use super::{Form, position};
+use crate::event::{Block, Body, Compacted, Decision, InsteadOf, Measured, Origin, Summary, Update};
 use crate::id::{CallbackId, ConditionId, EventId};
 use crate::input::InputBody;
 use crate::json::Json;
@@ -52,6 +52,25 @@ impl Form<Origin> for OriginForm {
     fn to(self) -> Result<Origin, String> {
         let blocks = self.r.iter().map(|block| json(block)).collect::<Result<_, _>>()?;
         Ok(Origin { dialect: self.d, model: self.m, blocks })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SummaryForm {
+    x: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    i: Vec<BlockForm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    r: Vec<BlockForm>,
+}
+
+impl Form<Summary> for SummaryForm {
+    fn of(value: &Summary) -> Self {
+        Self { x: value.text.clone(), i: blocks_of(&value.instructions), r: blocks_of(&value.request) }
+    }
+
+    fn to(self) -> Result<Summary, String> {
+        Ok(Summary { text: self.x, instructions: to_blocks(self.i)?, request: to_blocks(self.r)? })
     }
 }
 
@@ -195,12 +214,16 @@ pub(super) enum BodyForm {
         r: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         q: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        l: Option<u64>,
     },
     SpanStart {
         m: String,
         a: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         i: Option<InsteadOfForm>,
+        #[serde(default, skip_serializing_if = "SentForm::is_none")]
+        s: SentForm,
     },
     SpanEnd {
         s: String,
@@ -209,6 +232,18 @@ pub(super) enum BodyForm {
         u: UsageForm,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         c: Option<u64>,
+        #[serde(default, skip_serializing_if = "EstimateForm::is_none")]
+        g: EstimateForm,
+    },
+    ContextCompacted {
+        f: u64,
+        k: u64,
+        #[serde(default)]
+        d: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        s: Option<SummaryForm>,
+        /// Tokens and bytes before, tokens and bytes afterwards.
+        z: [u64; 4],
     },
     Condition {
         i: String,
@@ -283,18 +318,29 @@ impl Form<Body> for BodyForm {
             Body::StatusIdle { stop } => Self::StatusIdle { s: StopForm::of(stop) },
             Body::StatusRescheduled => Self::StatusRescheduled,
             Body::StatusTerminated { end } => Self::StatusTerminated { e: EndForm::of(end) },
-            Body::Error { class, message, retrying, request_id } => {
-                Self::Error { c: word(*class), m: message.clone(), r: *retrying, q: request_id.clone() }
+            Body::Error { class, message, retrying, request_id, limit } => {
+                Self::Error { c: word(*class), m: message.clone(), r: *retrying, q: request_id.clone(), l: *limit }
             }
-            Body::SpanStart { model, attempt, instead_of } => {
-                Self::SpanStart { m: model.clone(), a: *attempt, i: instead_of.as_ref().map(InsteadOfForm::of) }
-            }
-            Body::SpanEnd { span, model, is_error, usage, cost_usd_micros } => Self::SpanEnd {
+            Body::SpanStart { model, attempt, instead_of, sent } => Self::SpanStart {
+                m: model.clone(),
+                a: *attempt,
+                i: instead_of.as_ref().map(InsteadOfForm::of),
+                s: SentForm::of(sent),
+            },
+            Body::SpanEnd { span, model, is_error, usage, cost_usd_micros, assumed } => Self::SpanEnd {
                 s: span.to_string(),
                 m: model.clone(),
                 e: *is_error,
                 u: UsageForm::of(usage),
                 c: *cost_usd_micros,
+                g: EstimateForm::of(assumed),
+            },
+            Body::ContextCompacted { compacted } => Self::ContextCompacted {
+                f: compacted.from,
+                k: compacted.keep_from,
+                d: compacted.media_from,
+                s: compacted.summary.as_ref().map(SummaryForm::of),
+                z: [compacted.before.tokens, compacted.before.bytes, compacted.after.tokens, compacted.after.bytes],
             },
             Body::Condition { condition, class, model, message } => {
                 Self::Condition { i: condition.to_string(), c: word(*class), m: model.clone(), x: message.clone() }
@@ -357,14 +403,31 @@ impl Form<Body> for BodyForm {
             Self::StatusIdle { s } => Body::StatusIdle { stop: s.to()? },
             Self::StatusRescheduled => Body::StatusRescheduled,
             Self::StatusTerminated { e } => Body::StatusTerminated { end: e.to()? },
-            Self::Error { c, m, r, q } => {
-                Body::Error { class: Word::of_word(&c)?, message: m, retrying: r, request_id: q }
+            Self::Error { c, m, r, q, l } => {
+                Body::Error { class: Word::of_word(&c)?, message: m, retrying: r, request_id: q, limit: l }
             }
-            Self::SpanStart { m, a, i } => {
-                Body::SpanStart { model: m, attempt: a, instead_of: i.map(Form::to).transpose()? }
+            Self::SpanStart { m, a, i, s } => {
+                Body::SpanStart { model: m, attempt: a, instead_of: i.map(Form::to).transpose()?, sent: s.to()? }
             }
-            Self::SpanEnd { s, m, e, u, c } => {
-                Body::SpanEnd { span: event_id(&s)?, model: m, is_error: e, usage: u.to()?, cost_usd_micros: c }
+            Self::SpanEnd { s, m, e, u, c, g } => Body::SpanEnd {
+                span: event_id(&s)?,
+                model: m,
+                is_error: e,
+                usage: u.to()?,
+                cost_usd_micros: c,
+                assumed: g.to()?,
+            },
+            Self::ContextCompacted { f, k, d, s, z: [tokens, bytes, tokens_after, bytes_after] } => {
+                Body::ContextCompacted {
+                    compacted: Compacted {
+                        from: position("from", f)?,
+                        keep_from: position("keep_from", k)?,
+                        media_from: position("media_from", d)?,
+                        summary: s.map(Form::to).transpose()?,
+                        before: Measured { tokens, bytes },
+                        after: Measured { tokens: tokens_after, bytes: bytes_after },
+                    },
+                }
             }
             Self::Condition { i, c, m, x } => {
                 Body::Condition { condition: condition_id(&i)?, class: Word::of_word(&c)?, model: m, message: x }

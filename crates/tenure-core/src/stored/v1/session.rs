@@ -4,11 +4,12 @@ use super::event::{callback_id, condition_id, event_id};
 use super::words::Word;
 use super::{Form, position};
 use crate::agent::AgentRef;
-use crate::budget::{Budget, Limits};
+use crate::budget::{Budget, Estimate, Limits};
 use crate::call::{Call, CallState};
-use crate::event::{End, Stop};
+use crate::event::{End, Purpose, Sent, Stop};
 use crate::id::TenantId;
-use crate::session::{Callback, Position, Repeats, Retry, Session, Status};
+use crate::session::{Callback, Compaction, Position, Repeats, Retry, Session, Status};
+use crate::size::{Learnt, Size};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::wait::{Wait, WaitKind};
@@ -112,15 +113,33 @@ pub(super) struct LimitsForm {
     c: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     w: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    f: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    r: Option<u64>,
 }
 
 impl Form<Limits> for LimitsForm {
     fn of(value: &Limits) -> Self {
-        Self { s: value.steps, t: value.tokens, c: value.cost_usd_micros, w: value.wall }
+        Self {
+            s: value.steps,
+            t: value.tokens,
+            c: value.cost_usd_micros,
+            w: value.wall,
+            f: value.failures,
+            r: value.identical_calls,
+        }
     }
 
     fn to(self) -> Result<Limits, String> {
-        Ok(Limits { steps: self.s, tokens: self.t, cost_usd_micros: self.c, wall: self.w })
+        Ok(Limits {
+            steps: self.s,
+            tokens: self.t,
+            cost_usd_micros: self.c,
+            wall: self.w,
+            failures: self.f,
+            identical_calls: self.r,
+        })
     }
 }
 
@@ -314,12 +333,167 @@ struct BudgetForm {
     c: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     n: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    et: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    ec: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    f: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct SizeForm {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    t: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    m: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    n: u64,
+}
+
+impl Form<Size> for SizeForm {
+    fn of(value: &Size) -> Self {
+        Self { t: value.text_bytes, m: value.media_bytes, n: value.media }
+    }
+
+    fn to(self) -> Result<Size, String> {
+        Ok(Size { text_bytes: self.t, media_bytes: self.m, media: self.n })
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct EstimateForm {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    t: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    c: Option<u64>,
+}
+
+impl EstimateForm {
+    /// Whether it says nothing, and is left out.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Form<Estimate> for EstimateForm {
+    fn of(value: &Estimate) -> Self {
+        Self { t: value.tokens, c: value.cost_usd_micros }
+    }
+
+    fn to(self) -> Result<Estimate, String> {
+        Ok(Estimate { tokens: self.t, cost_usd_micros: self.c })
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "k", rename_all = "snake_case")]
+enum PurposeForm {
+    #[default]
+    Answer,
+    Summary {
+        f: u64,
+        r: u64,
+        b: u64,
+    },
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct SentForm {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    s: SizeForm,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    i: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    r: EstimateForm,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    p: PurposeForm,
+}
+
+impl SentForm {
+    /// Whether it says nothing, and is left out.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Form<Sent> for SentForm {
+    fn of(value: &Sent) -> Self {
+        let p = match value.purpose {
+            Purpose::Answer => PurposeForm::Answer,
+            Purpose::Summary { keep_from, room, before } => PurposeForm::Summary { f: keep_from, r: room, b: before },
+        };
+        Self { s: SizeForm::of(&value.size), i: value.input_tokens, r: EstimateForm::of(&value.reserved), p }
+    }
+
+    fn to(self) -> Result<Sent, String> {
+        let purpose = match self.p {
+            PurposeForm::Answer => Purpose::Answer,
+            PurposeForm::Summary { f, r, b } => {
+                Purpose::Summary { keep_from: position("keep_from", f)?, room: r, before: b }
+            }
+        };
+        Ok(Sent { size: self.s.to()?, input_tokens: self.i, reserved: self.r.to()?, purpose })
+    }
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct LearntForm {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    m: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    u: UsageForm,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    s: SizeForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    t: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    b: Option<u64>,
+}
+
+impl Form<Learnt> for LearntForm {
+    fn of(value: &Learnt) -> Self {
+        Self {
+            m: value.model.clone(),
+            u: UsageForm::of(&value.usage),
+            s: SizeForm::of(&value.size),
+            t: value.max_tokens,
+            b: value.refused_bytes,
+        }
+    }
+
+    fn to(self) -> Result<Learnt, String> {
+        Ok(Learnt { model: self.m, usage: self.u.to()?, size: self.s.to()?, max_tokens: self.t, refused_bytes: self.b })
+    }
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct CompactionForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    d: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    t: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    f: u64,
+}
+
+impl Form<Compaction> for CompactionForm {
+    fn of(value: &Compaction) -> Self {
+        Self { d: value.due.map(|due| due.word().to_string()), t: value.tries, f: value.futile_tokens }
+    }
+
+    fn to(self) -> Result<Compaction, String> {
+        let due = self.d.map(|due| Word::of_word(&due)).transpose()?;
+        Ok(Compaction { due, tries: self.t, futile_tokens: self.f })
+    }
 }
 
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct RetryForm {
     f: u32,
     e: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    r: bool,
 }
 
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -357,6 +531,12 @@ pub(super) struct SessionForm {
     rep: RepeatsForm,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cb: Vec<CallbackForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sent: Option<SentForm>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    learnt: LearntForm,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    compaction: CompactionForm,
 }
 
 impl Form<Session> for SessionForm {
@@ -394,8 +574,11 @@ impl Form<Session> for SessionForm {
                 u: UsageForm::of(&value.budget.usage),
                 c: value.budget.cost_usd_micros,
                 n: value.budget.has_unpriced,
+                et: value.budget.estimated_tokens,
+                ec: value.budget.estimated_cost_usd_micros,
+                f: value.budget.failures,
             },
-            retry: RetryForm { f: value.retry.failures, e: value.retry.empty },
+            retry: RetryForm { f: value.retry.failures, e: value.retry.empty, r: value.retry.is_repaired },
             rep: RepeatsForm { d: value.repeats.digest, c: value.repeats.calls, f: value.repeats.failures },
             cb: value
                 .callbacks
@@ -406,6 +589,9 @@ impl Form<Session> for SessionForm {
                     r: callback.received_seq,
                 })
                 .collect(),
+            sent: value.sent.as_ref().map(SentForm::of),
+            learnt: LearntForm::of(&value.learnt),
+            compaction: CompactionForm::of(&value.compaction),
         }
     }
 
@@ -450,10 +636,16 @@ impl Form<Session> for SessionForm {
                 usage: self.budget.u.to()?,
                 cost_usd_micros: self.budget.c,
                 has_unpriced: self.budget.n,
+                estimated_tokens: self.budget.et,
+                estimated_cost_usd_micros: self.budget.ec,
+                failures: self.budget.f,
             },
-            retry: Retry { failures: self.retry.f, empty: self.retry.e },
+            retry: Retry { failures: self.retry.f, empty: self.retry.e, is_repaired: self.retry.r },
             repeats: Repeats { digest: self.rep.d, calls: self.rep.c, failures: self.rep.f },
             callbacks: self.cb.into_iter().map(callback).collect::<Result<_, String>>()?,
+            sent: self.sent.map(Form::to).transpose()?,
+            learnt: self.learnt.to()?,
+            compaction: self.compaction.to()?,
         })
     }
 }

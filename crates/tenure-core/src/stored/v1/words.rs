@@ -1,12 +1,13 @@
 //! Words for enums without data: one table each, read and written from the same place.
 
-use crate::agent::{Effect, Permission, UnknownOutcome};
+use crate::agent::{CompactionMode, Effect, Permission, UnknownOutcome};
 use crate::budget::Which;
 use crate::call::CallKind;
 use crate::condition::Stage;
 use crate::environment::{DriverName, Network};
 use crate::event::{MediaKind, Outcome};
 use crate::failure::Class;
+use crate::session::TooLarge;
 use crate::wait::Resolution;
 use alloc::string::String;
 
@@ -39,7 +40,12 @@ words! {
     Effect { Pure = "pure", Idempotent = "idempotent", FilesOnly = "files_only", Once = "once" }
     Permission { Allow = "allow", Ask = "ask", Deny = "deny" }
     UnknownOutcome { TellModel = "tell_model", AskPerson = "ask_person" }
-    Which { Steps = "steps", Tokens = "tokens", Cost = "cost", Wall = "wall" }
+    CompactionMode { Auto = "auto", Off = "off" }
+    TooLarge { Tokens = "tokens", Bytes = "bytes" }
+    Which {
+        Steps = "steps", Tokens = "tokens", Cost = "cost", Wall = "wall", Failures = "failures",
+        IdenticalCalls = "identical_calls", Price = "price",
+    }
     CallKind {
         Sandbox = "sandbox", Custom = "custom", AskUser = "ask_user", Sleep = "sleep",
         CreateCallback = "create_callback", WaitForCallback = "wait_for_callback",
@@ -55,6 +61,7 @@ words! {
         RateLimit = "rate_limit", Quota = "quota", Transient = "transient", Credential = "credential",
         Config = "config", Overflow = "overflow", TooBig = "too_big", BadHistory = "bad_history",
         Request = "request", Incomplete = "incomplete", Empty = "empty", Refused = "refused",
+        Malformed = "malformed",
     }
     Stage { Open = "open", Releasing = "releasing", Over = "over" }
     Resolution { Answered = "answered", Due = "due", Cleared = "cleared" }

@@ -1,7 +1,7 @@
 //! What a row of the log means for the spans of a timeline.
 
 use tenure_api::event::{class_word, outcome_word, resolution_word};
-use tenure_core::{Body, Event, EventId, Stop, WaitKind};
+use tenure_core::{Body, Event, EventId, Purpose, Stop, WaitKind};
 
 /// Which span is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,13 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
         Body::StatusTerminated { .. } => {
             vec![closes(Kind::Turn, "terminated"), closes(Kind::Wait, "terminated")]
         }
-        Body::SpanStart { model, attempt, .. } => vec![opens(Kind::Attempt(row.id), model, Some(*attempt))],
+        Body::SpanStart { model, attempt, sent, .. } => {
+            let name = match sent.purpose {
+                Purpose::Answer => model.clone(),
+                Purpose::Summary { .. } => format!("summary: {model}"),
+            };
+            vec![opens(Kind::Attempt(row.id), &name, Some(*attempt))]
+        }
         Body::SpanEnd { span, is_error, .. } => {
             vec![closes(Kind::Attempt(*span), if *is_error { "failed" } else { "done" })]
         }
@@ -78,6 +84,7 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
         | Body::CallbackCreated { .. }
         | Body::CallbackReceived { .. }
         | Body::BudgetUpdated { .. }
+        | Body::ContextCompacted { .. }
         | Body::Updated { .. }
         | Body::EnvironmentStarted { .. }
         | Body::Condition { .. }
