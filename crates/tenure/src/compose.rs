@@ -1,6 +1,6 @@
 //! The one place that names adapters: puts store, models, sandboxes, worker and server together.
 
-use crate::config::Config;
+use crate::config::{Config, StorePlace};
 use crate::failure::Failure;
 use crate::observed_store::ObservedStore;
 use anyhow::{Context, Result, bail};
@@ -20,6 +20,7 @@ use tenure_model::{Models, Providers};
 use tenure_sandbox::{Driver, Landlock, Launcher, Namespace, ProcessDriver};
 use tenure_server::{Caller, Keys, KnownModel, ModelCheck, ServerState, TimeIds};
 use tenure_store::Store;
+use tenure_store_postgres::Postgres;
 use tenure_store_sqlite::Sqlite;
 use tenure_telemetry::{Exporter, Telemetry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,7 +50,7 @@ pub(crate) async fn run_server(
     ready: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<()> {
     let (telemetry, exporter) = telemetry(config)?;
-    let store = ObservedStore::over(open_store(config)?, &telemetry.registry);
+    let store = ObservedStore::over(open_store(config).await?, &telemetry.registry);
     let address = listener.local_addr()?;
     let public_url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
     fs::write(config.server_file(), config.local_url(address))
@@ -110,7 +111,7 @@ async fn answers(address: SocketAddr) {
 /// anew.
 pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Result<()> {
     let (telemetry, exporter) = telemetry(config)?;
-    let store = ObservedStore::over(open_store(config)?, &telemetry.registry);
+    let store = ObservedStore::over(open_store(config).await?, &telemetry.registry);
     let models: Arc<dyn Models> = Arc::new(providers(config)?);
     let sandboxes = Arc::new(Sandboxes::new(drivers(), folders(config), hidden(config)));
     let public_url = match &config.public_url {
@@ -179,8 +180,22 @@ pub(crate) fn drivers() -> Vec<Arc<dyn Driver>> {
     ]
 }
 
-pub(crate) fn open_store(config: &Config) -> Result<Arc<Sqlite>> {
+/// Opens the store that the configuration names.
+async fn open_store(config: &Config) -> Result<Arc<dyn Store>> {
+    Ok(match &config.store.place {
+        StorePlace::File(_) => open_file(config)?,
+        StorePlace::Database(url) => open_database(url).await?,
+    })
+}
+
+/// Opens the embedded store.
+pub(crate) fn open_file(config: &Config) -> Result<Arc<Sqlite>> {
     Ok(Sqlite::open(tenure_store_sqlite::Options::new(&config.data))?)
+}
+
+/// Connects to a database.
+pub(crate) async fn open_database(url: &str) -> Result<Arc<Postgres>> {
+    Ok(Postgres::open(tenure_store_postgres::Options::parse(url)?).await?)
 }
 
 fn folders(config: &Config) -> Folders {
@@ -226,6 +241,9 @@ fn secrets(config: &Config) -> Result<Vec<String>> {
         let file = provider.api_key_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
         secrets.extend(file.map(|key| key.trim().to_owned()));
         secrets.extend(provider.headers.values().cloned());
+    }
+    if let StorePlace::Database(url) = &config.store.place {
+        secrets.extend(tenure_store_postgres::Options::parse(url)?.password());
     }
     secrets.extend(config.telemetry.secrets(&|name| std::env::var(name).ok()));
     let keys = config.auth.keys_file.as_ref().and_then(|path| fs::read_to_string(path).ok());

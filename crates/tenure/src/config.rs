@@ -55,8 +55,38 @@ pub(crate) struct Config {
 /// Where the store is.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreConfig {
+    /// The place.
+    pub(crate) place: StorePlace,
+}
+
+/// A file of this machine, or a database for several nodes.
+#[derive(Clone)]
+pub(crate) enum StorePlace {
     /// The SQLite file.
-    pub(crate) file: PathBuf,
+    File(PathBuf),
+    /// The address of a PostgreSQL database; may hold a password.
+    Database(String),
+}
+
+impl std::fmt::Debug for StorePlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl StorePlace {
+    /// For people: without user, password and parameters.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::File(file) => format!("sqlite:{}", file.display()),
+            Self::Database(url) => {
+                let place = url.split_once("://").map_or(url.as_str(), |(_, place)| place);
+                let place = place.split('?').next().unwrap_or_default();
+                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+                format!("postgres://{place}")
+            }
+        }
+    }
 }
 
 /// Where blobs are.

@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::commands::version::server_version;
 use crate::compose;
-use crate::config::{self, Config};
+use crate::config::{self, Config, StorePlace};
 use crate::connection::local_address;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Format, time};
@@ -57,7 +57,8 @@ impl Line {
 impl Doctor {
     pub(crate) async fn run(self, common: &Common) -> Result<Exit, Failure> {
         let config = config::load(&common.flags())?;
-        let mut lines = vec![files(&config), folder(&config), space(&config.data), store(&config), key_file(&config)];
+        let mut lines =
+            vec![files(&config), folder(&config), space(&config.data), store(&config).await, key_file(&config)];
         lines.push(port(&config).await);
         lines.extend(providers(&config));
         lines.push(public_url(&config).await);
@@ -127,17 +128,45 @@ fn space(data: &Path) -> Line {
     }
 }
 
-fn store(config: &Config) -> Line {
-    let file = config.store.file.display().to_string();
-    if !config.store.file.exists() {
+async fn store(config: &Config) -> Line {
+    match &config.store.place {
+        StorePlace::File(file) => store_file(config, file),
+        StorePlace::Database(url) => database(&config.store.place.shown(), url).await,
+    }
+}
+
+async fn database(shown: &str, url: &str) -> Line {
+    let facts = async {
+        let store = compose::open_database(url).await?;
+        let facts = store.facts().await?;
+        tenure_store::Store::close(&*store).await;
+        anyhow::Ok(facts)
+    };
+    match facts.await {
+        Ok(facts) if facts.warnings.is_empty() => {
+            Line::new("store", Verdict::Ok, format!("{shown}: {}", facts.summary), "")
+        }
+        Ok(facts) => {
+            let why = format!("{shown}: {}; {}", facts.summary, facts.warnings.join("; "));
+            Line::new("store", Verdict::Warn, why, "see docs/reference/store-postgres.md")
+        }
+        Err(error) => {
+            Line::new("store", Verdict::Fail, format!("{shown}: {error:#}"), "mend store.url or the database")
+        }
+    }
+}
+
+fn store_file(config: &Config, path: &Path) -> Line {
+    let file = path.display().to_string();
+    if !path.exists() {
         return Line::new("store", Verdict::Ok, format!("{file} is made at the first start"), "");
     }
-    match compose::open_store(config) {
+    match compose::open_file(config) {
         Ok(_) => {
             let size = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
-            let mut log = config.store.file.clone().into_os_string();
+            let mut log = path.as_os_str().to_owned();
             log.push("-wal");
-            let (store, log) = (time::size(size(&config.store.file)), time::size(size(Path::new(&log))));
+            let (store, log) = (time::size(size(path)), time::size(size(Path::new(&log))));
             let blobs = config.blobs.folder.display();
             Line::new("store", Verdict::Ok, format!("{file} opens: {store}, log {log}; large payloads in {blobs}"), "")
         }

@@ -2,7 +2,9 @@
 
 use super::file::{self, FileConfig};
 use super::places;
-use super::{AuthConfig, BlobsConfig, Config, DEFAULT_LISTEN, ModelsConfig, NodeConfig, StoreConfig, WorkerConfig};
+use super::{
+    AuthConfig, BlobsConfig, Config, DEFAULT_LISTEN, ModelsConfig, NodeConfig, StoreConfig, StorePlace, WorkerConfig,
+};
 use crate::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -214,10 +216,8 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
     if let Some(url) = public_url.as_ref().filter(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
         return Err(invalid("public_url", format!("must start with http:// or https://: {url:?}")));
     }
-    let store = StoreConfig {
-        file: path_of(found.store.url.as_deref(), "sqlite", &data.join("tenure.db"))
-            .map_err(|what| invalid("store.url", what))?,
-    };
+    let place = store_place(found.store.url.as_deref(), &data).map_err(|what| invalid("store.url", what))?;
+    let store = StoreConfig { place };
     let blobs = BlobsConfig {
         folder: path_of(found.blobs.url.as_deref(), "file", &data.join("blobs"))
             .map_err(|what| invalid("blobs.url", what))?,
@@ -258,7 +258,7 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
     let defaults: [(&str, toml::Value); 9] = [
         ("listen", listen_text.into()),
         ("data", data.display().to_string().into()),
-        ("store.url", format!("sqlite:{}", store.file.display()).into()),
+        ("store.url", store.place.shown().into()),
         ("blobs.url", format!("file:{}", blobs.folder.display()).into()),
         ("worker.slots", i64::from(slots).into()),
         ("worker.lease_seconds", seconds_value(worker.lease)),
@@ -270,7 +270,11 @@ fn finish(merged: Merged, files: Vec<PathBuf>) -> Result<Config, Failure> {
     for (key, value) in defaults {
         shown.entry(key.to_owned()).or_insert((value, "default".to_owned()));
     }
-    let hidden = |key: &str, value| if key == HEADERS { HIDDEN.into() } else { hide_secrets(value) };
+    let hidden = |key: &str, value| match (key, &store.place) {
+        (HEADERS, _) => HIDDEN.into(),
+        ("store.url", StorePlace::Database(_)) => store.place.shown().into(),
+        _ => hide_secrets(value),
+    };
     let settings =
         shown.into_iter().map(|(key, (value, origin))| Setting { value: hidden(&key, value), key, origin }).collect();
     Ok(Config {
@@ -305,6 +309,22 @@ fn path_of(url: Option<&str>, scheme: &str, default: &Path) -> Result<PathBuf, S
         }
         Some((found, _)) => Err(format!("starts with {found}:, and this version knows {scheme}: only")),
         None => Err(format!("must look like {scheme}:PATH, not {url:?}")),
+    }
+}
+
+/// The embedded store, or a database.
+fn store_place(url: Option<&str>, data: &Path) -> Result<StorePlace, String> {
+    match url {
+        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            tenure_store_postgres::Options::parse(url).map_err(|error| error.message)?;
+            Ok(StorePlace::Database(url.to_owned()))
+        }
+        Some(url) if !url.starts_with("sqlite:") => {
+            // Never the address itself: it may hold a password.
+            let scheme = url.split(':').next().unwrap_or_default();
+            Err(format!("starts with {scheme}:, and must be sqlite:PATH or postgres://USER@HOST/NAME"))
+        }
+        url => path_of(url, "sqlite", &data.join("tenure.db")).map(StorePlace::File),
     }
 }
 
@@ -375,9 +395,20 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_another_release_is_refused_by_name() {
-        let refused = path_of(Some("postgres://db/x"), "sqlite", Path::new("x")).unwrap_err();
-        assert!(refused.contains("postgres"), "{refused}");
+    fn a_store_is_a_file_or_a_database_and_nothing_else() {
+        let place = |url| store_place(url, Path::new("d"));
+        assert_eq!(place(None).unwrap().shown(), "sqlite:d/tenure.db");
+        let database = place(Some("postgres://me:s3cret@db.example/x?password=s3cret")).unwrap();
+        assert_eq!(
+            (database.shown().as_str(), format!("{database:?}").as_str()),
+            ("postgres://db.example/x", "postgres://db.example/x")
+        );
+        for (url, expected) in
+            [("mysql://me:s3cret@db/x", "mysql:"), ("postgres://me:s3cret@db/x?sslmode=require", "TLS")]
+        {
+            let refused = place(Some(url)).unwrap_err();
+            assert!(refused.contains(expected) && !refused.contains("s3cret"), "{refused}");
+        }
     }
 
     #[test]

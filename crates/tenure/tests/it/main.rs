@@ -12,6 +12,7 @@ mod files;
 mod inert;
 mod kill;
 mod pages;
+mod postgres;
 mod provider_failures;
 mod run;
 mod sessions;

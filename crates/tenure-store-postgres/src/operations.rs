@@ -1,0 +1,14 @@
+//! What the operations of the port do inside a transaction, one topic per file.
+
+pub(crate) mod catalog;
+pub(crate) mod claim;
+pub(crate) mod commit;
+pub(crate) mod conditions;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod deliver;
+pub(crate) mod idempotency;
+pub(crate) mod leases;
+pub(crate) mod nodes;
+pub(crate) mod sessions;
+pub(crate) mod timers;
