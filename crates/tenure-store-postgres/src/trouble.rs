@@ -53,6 +53,10 @@ impl From<tokio_postgres::Error> for Trouble {
             _ if state == SqlState::QUERY_CANCELED => {
                 Self::Again(Error::caused(Kind::Retry, message("it took longer than the database allows"), error))
             }
+            // Two processes make the tables at once: the second look finds them.
+            _ if [SqlState::DUPLICATE_OBJECT, SqlState::DUPLICATE_TABLE].contains(&state) => {
+                Self::Again(Error::caused(Kind::Retry, message("another process makes the tables"), error))
+            }
             // Two writers added the same key at once: the second look finds the first one's.
             _ if state == SqlState::UNIQUE_VIOLATION => {
                 Self::Again(Error::caused(Kind::Conflict, message("the row exists already"), error))

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_postgres::NoTls;
@@ -24,7 +24,8 @@ rm -rf "$PLACE"
 /// The server of all tests of this process.
 pub(crate) struct Server {
     place: PathBuf,
-    _held: ChildStdin,
+    /// Its standard input is open for as long as this process lives.
+    _held: Child,
 }
 
 static SERVER: OnceLock<Option<Server>> = OnceLock::new();
@@ -68,7 +69,7 @@ fn start() -> Option<Server> {
         if is_ready {
             // Somebody must go on reading, else the server waits for it.
             std::thread::spawn(move || log.for_each(drop));
-            return Some(Server { place, _held: child.stdin.take().unwrap() });
+            return Some(Server { place, _held: child });
         }
     }
     panic!("the server did not start: {said:#?} {:?}", fs::read_to_string(place.join("initdb.log")));
