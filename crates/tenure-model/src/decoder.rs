@@ -4,7 +4,7 @@ use crate::model::StreamEvent;
 use crate::sse::{SseEvent, SseReader, TooLarge};
 use std::fmt;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete, plain};
-use tenure_core::{Answer, Json};
+use tenure_core::{Answer, AnswerStop, BlockKind, Json};
 
 /// Most bytes of one streamed answer; more end the attempt.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
@@ -117,6 +117,8 @@ pub(crate) trait Framing: fmt::Debug + Default + Send {
     fn finish(&mut self);
     /// The next event, if one is whole.
     fn next_event(&mut self) -> Option<SseEvent>;
+    /// Takes a used event back, for its memory.
+    fn give_back(&mut self, event: SseEvent);
 }
 
 impl Framing for SseReader {
@@ -130,6 +132,10 @@ impl Framing for SseReader {
 
     fn next_event(&mut self) -> Option<SseEvent> {
         Self::next_event(self)
+    }
+
+    fn give_back(&mut self, event: SseEvent) {
+        Self::give_back(self, event);
     }
 }
 
@@ -182,6 +188,7 @@ impl<F: Framing, P: Protocol> Decoder for StreamDecoder<F, P> {
                     incomplete(format!("the stream holds an event that cannot be read: {reason}"))
                 }
             })?;
+            self.framing.give_back(event);
         }
         if is_too_large {
             return Err(incomplete("the stream holds an event that is too large"));
@@ -210,7 +217,15 @@ impl<F: Framing, P: Protocol> Decoder for StreamDecoder<F, P> {
                 Err(EventError::Unreadable(_)) => break,
             }
         }
-        self.protocol.answer(on_event).ok_or_else(|| incomplete("the stream ended before the answer was complete"))
+        let mut answer = self
+            .protocol
+            .answer(on_event)
+            .ok_or_else(|| incomplete("the stream ended before the answer was complete"))?;
+        if answer.stop == AnswerStop::Refusal {
+            // What a filter stopped is not run.
+            answer.blocks.retain(|block| !matches!(block.kind, BlockKind::ToolUse { .. }));
+        }
+        Ok(answer)
     }
 }
 
@@ -220,5 +235,14 @@ pub(crate) fn tool_input(text: &str) -> Result<Json, String> {
     match text.trim() {
         "" | "null" => Ok(Json::object()),
         text => Json::parse(text).map_err(|error| error.to_string()),
+    }
+}
+
+/// The same for dialects whose arguments are JSON and not text; some servers that speak them send text
+/// that holds it.
+pub(crate) fn tool_input_value(json: &str) -> Result<Json, String> {
+    match serde_json::from_str::<String>(json) {
+        Ok(text) => tool_input(&text),
+        Err(_) => tool_input(json),
     }
 }

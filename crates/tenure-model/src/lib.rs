@@ -27,6 +27,7 @@ mod providers;
 mod reason;
 mod responses;
 mod sse;
+mod text;
 mod verbatim;
 
 pub mod script;

@@ -11,7 +11,13 @@ use std::collections::VecDeque;
 pub(crate) struct LineReader {
     line: Vec<u8>,
     ready: VecDeque<SseEvent>,
+    /// Events that were read, for their memory.
+    spare: Vec<SseEvent>,
 }
+
+/// Most used events that are kept for their memory, and the largest of them.
+const MAX_SPARE: usize = 64;
+const MAX_SPARE_BYTES: usize = 64 * 1024;
 
 impl Framing for LineReader {
     fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLarge> {
@@ -48,14 +54,22 @@ impl Framing for LineReader {
     fn next_event(&mut self) -> Option<SseEvent> {
         self.ready.pop_front()
     }
+
+    fn give_back(&mut self, mut event: SseEvent) {
+        if self.spare.len() < MAX_SPARE && event.data.capacity() <= MAX_SPARE_BYTES {
+            event.data.clear();
+            self.spare.push(event);
+        }
+    }
 }
 
 impl LineReader {
     fn give(&mut self, line: &[u8]) {
         let line = line.trim_ascii();
         if !line.is_empty() {
-            let data = String::from_utf8_lossy(line).into_owned();
-            self.ready.push_back(SseEvent { data, ..SseEvent::default() });
+            let mut event = self.spare.pop().unwrap_or_default();
+            event.data.push_str(&String::from_utf8_lossy(line));
+            self.ready.push_back(event);
         }
     }
 }

@@ -37,7 +37,13 @@ pub struct SseReader {
     open: SseEvent,
     has_data: bool,
     ready: VecDeque<SseEvent>,
+    /// Events that were read, for their memory.
+    spare: Vec<SseEvent>,
 }
+
+/// Most used events that are kept for their memory, and the largest of them.
+const MAX_SPARE: usize = 64;
+const MAX_SPARE_BYTES: usize = 64 * 1024;
 
 impl SseReader {
     /// Takes the next bytes.
@@ -144,10 +150,29 @@ impl SseReader {
     }
 
     fn dispatch(&mut self) {
-        let event = std::mem::take(&mut self.open);
         if std::mem::take(&mut self.has_data) {
-            self.ready.push_back(event);
+            let next = self.spare.pop().unwrap_or_default();
+            self.ready.push_back(std::mem::replace(&mut self.open, next));
+        } else {
+            self.open.clear();
         }
+    }
+
+    /// Takes a used event back, for its memory.
+    pub(crate) fn give_back(&mut self, mut event: SseEvent) {
+        if self.spare.len() < MAX_SPARE && event.data.capacity() <= MAX_SPARE_BYTES {
+            event.clear();
+            self.spare.push(event);
+        }
+    }
+}
+
+impl SseEvent {
+    /// Empties it and keeps its memory.
+    fn clear(&mut self) {
+        self.name.clear();
+        self.data.clear();
+        self.is_bare = false;
     }
 }
 

@@ -10,11 +10,11 @@
 use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, SseDecoder, tool_input};
 use crate::model::{BlockPreview, StreamEvent};
 use crate::sse::SseEvent;
+use crate::text::Text;
 use crate::verbatim::{is_nothing, kept};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean_surrogates};
 
 /// A reader for one answer of `model` (`provider/model`).
@@ -60,19 +60,37 @@ enum Kind {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, rename = "type", default)]
-    kind: Cow<'a, str>,
-    #[serde(default)]
-    error: Value,
+    kind: Text<'a>,
     #[serde(default)]
     index: u64,
     #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
-    #[serde(default)]
-    delta: Value,
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
     #[serde(default)]
     message: Value,
     #[serde(default)]
     usage: Value,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    signature: Text<'a>,
+    #[serde(borrow, default)]
+    partial_json: Text<'a>,
+    #[serde(default)]
+    citation: Value,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
 }
 
 impl Protocol for Messages {
@@ -91,7 +109,11 @@ impl Protocol for Messages {
             "" if !is_nothing(&envelope.error) => return Err(EventError::of_error(&event.data)),
             "message_start" => self.count(&envelope.message["usage"]),
             "content_block_start" => self.start(envelope.index, envelope.content_block, on_event)?,
-            "content_block_delta" => self.delta(envelope.index, envelope.delta, on_event),
+            "content_block_delta" => {
+                if let Some(delta) = envelope.delta {
+                    self.delta(envelope.index, delta, on_event);
+                }
+            }
             "content_block_stop" => {
                 if let Some(index) = self.find(envelope.index).and_then(|block| block.place) {
                     on_event(StreamEvent::BlockStop { index });
@@ -99,8 +121,8 @@ impl Protocol for Messages {
             }
             "message_delta" => {
                 self.count(&envelope.usage);
-                if let Some(stop) = envelope.delta["stop_reason"].as_str() {
-                    self.stop = Some(stop.to_owned());
+                if let Some(delta) = envelope.delta.filter(|delta| !delta.stop_reason.is_empty()) {
+                    self.stop = Some(delta.stop_reason.into_owned());
                 }
             }
             "message_stop" => self.is_done = true,
@@ -177,37 +199,33 @@ impl Messages {
         Ok(())
     }
 
-    fn delta(&mut self, index: u64, mut delta: Value, on_event: OnEvent<'_>) {
-        let text = |name: &str| delta[name].as_str().unwrap_or_default().to_owned();
-        match &*text("type") {
-            "text_delta" => self.add_text(index, &text("text"), on_event),
-            "thinking_delta" => self.add_text(index, &text("thinking"), on_event),
+    fn delta(&mut self, index: u64, delta: Delta<'_>, on_event: OnEvent<'_>) {
+        match &*delta.kind {
+            "text_delta" => self.add_text(index, &delta.text, on_event),
+            "thinking_delta" => self.add_text(index, &delta.thinking, on_event),
             "signature_delta" => {
-                let piece = text("signature");
                 if let Some(block) = self.find(index) {
                     match block.fields.entry("signature").or_insert_with(|| Value::String(String::new())) {
-                        Value::String(signature) => signature.push_str(&piece),
-                        other => *other = Value::String(piece),
+                        Value::String(signature) => signature.push_str(&delta.signature),
+                        other => *other = Value::String(delta.signature.into_owned()),
                     }
                 }
             }
             "input_json_delta" => {
-                let json = text("partial_json");
                 let Some(block) = self.find(index) else {
                     return;
                 };
-                block.input.push_str(&json);
+                block.input.push_str(&delta.partial_json);
                 if let Some(index) = block.place {
-                    on_event(StreamEvent::InputDelta { index, json });
+                    on_event(StreamEvent::InputDelta { index, json: delta.partial_json.into_owned() });
                 }
             }
             "citations_delta" => {
-                let citation = delta["citation"].take();
                 if let Some(block) = self.find(index) {
                     let citations = block.fields.entry("citations").or_insert(Value::Null);
                     match citations.as_array_mut() {
-                        Some(citations) => citations.push(citation),
-                        None => *citations = Value::Array(vec![citation]),
+                        Some(citations) => citations.push(delta.citation),
+                        None => *citations = Value::Array(vec![delta.citation]),
                     }
                 }
             }

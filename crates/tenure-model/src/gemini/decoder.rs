@@ -6,7 +6,7 @@
 //! A signature goes back on the part that it came with, so signed parts are kept one by one; plain
 //! pieces of text are joined. Parts that we do not know ride along with their neighbour.
 
-use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, SseDecoder};
+use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, SseDecoder, tool_input_value};
 use crate::model::{BlockPreview, StreamEvent};
 use crate::reason::{Reason, reason};
 use crate::sse::SseEvent;
@@ -142,7 +142,7 @@ impl Protocol for Parts {
 
     fn answer(&mut self, on_event: OnEvent<'_>) -> Option<Answer> {
         let stop = self.stop?;
-        let mut blocks: Vec<AnswerBlock> = std::mem::take(&mut self.blocks).into_iter().map(OpenBlock::close).collect();
+        let blocks: Vec<AnswerBlock> = std::mem::take(&mut self.blocks).into_iter().map(OpenBlock::close).collect();
         for index in 0..blocks.len() {
             on_event(StreamEvent::BlockStop { index });
         }
@@ -151,10 +151,6 @@ impl Protocol for Parts {
             AnswerStop::EndTurn if blocks.iter().any(is_call) => AnswerStop::ToolUse,
             stop => stop,
         };
-        if stop == AnswerStop::Refusal {
-            // What a filter stopped is not run.
-            blocks.retain(|block| !is_call(block));
-        }
         Some(Answer {
             dialect: super::NAME.to_owned(),
             model: self.model.clone(),
@@ -265,7 +261,7 @@ impl Parts {
         };
         let json = parts.get("args").map_or("", |args| args.get());
         let (id, name) = (text("id"), text("name"));
-        let kind = Kind::Call { id, name: name.clone(), input: crate::decoder::tool_input(json) };
+        let kind = Kind::Call { id, name: name.clone(), input: tool_input_value(json) };
         self.open(kind, BlockPreview::ToolUse { name }, &mut *on_event)?;
         let index = self.blocks.len() - 1;
         let is_plain = fields.keys().all(|name| name == "functionCall")

@@ -5,16 +5,16 @@
 //! ```
 //! One text, one reasoning and any number of calls, which come whole and without ids.
 
-use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, StreamDecoder, tool_input};
+use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, StreamDecoder, tool_input_value};
 use crate::lines::LineReader;
 use crate::model::{BlockPreview, StreamEvent};
 use crate::reason::{Reason, reason};
 use crate::sse::SseEvent;
+use crate::text::Text;
 use crate::verbatim::is_nothing;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use tenure_core::failure::{Failure, incomplete};
 use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean_surrogates};
 
@@ -46,7 +46,7 @@ struct Line<'a> {
     #[serde(default)]
     done: bool,
     #[serde(borrow, default)]
-    done_reason: Option<Cow<'a, str>>,
+    done_reason: Text<'a>,
     #[serde(default)]
     prompt_eval_count: Option<u64>,
     #[serde(default)]
@@ -57,26 +57,26 @@ struct Line<'a> {
 
 #[derive(Deserialize)]
 struct Said<'a> {
-    #[serde(default)]
-    content: Option<Cow<'a, str>>,
-    #[serde(default)]
-    thinking: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
     #[serde(borrow, default)]
     tool_calls: Option<Vec<Call<'a>>>,
 }
 
 #[derive(Deserialize)]
 struct Call<'a> {
-    #[serde(default)]
-    id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    id: Text<'a>,
     #[serde(borrow)]
     function: Function<'a>,
 }
 
 #[derive(Deserialize)]
 struct Function<'a> {
-    #[serde(default)]
-    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -91,7 +91,6 @@ impl Protocol for Lines {
         let mut has_come = false;
         if let Some(said) = line.message {
             for (piece, is_thought) in [(said.thinking, true), (said.content, false)] {
-                let piece = piece.unwrap_or_default();
                 has_come |= !piece.is_empty();
                 self.add_text(&piece, is_thought, &mut *on_event);
             }
@@ -103,7 +102,7 @@ impl Protocol for Lines {
         if line.done {
             self.usage.input = line.prompt_eval_count.unwrap_or(0);
             self.usage.output = line.eval_count.unwrap_or(0);
-            self.finish(line.done_reason.as_deref().unwrap_or_default())?;
+            self.finish(&line.done_reason)?;
         }
         Ok(Sign::of(has_come || line.done))
     }
@@ -170,14 +169,10 @@ impl Lines {
         if self.blocks.len() >= MAX_ANSWER_BLOCKS {
             return Err(EventError::too_many_blocks());
         }
-        let name = call.function.name.unwrap_or_default().into_owned();
+        let name = call.function.name.into_owned();
         let json = call.function.arguments.map_or("", RawValue::get).to_owned();
-        // Arguments are JSON; some servers that speak this dialect send text that holds it.
-        let input = match serde_json::from_str::<String>(&json) {
-            Ok(text) => tool_input(&text),
-            Err(_) => tool_input(&json),
-        };
-        let block = OpenBlock::Call { id: call.id.unwrap_or_default().into_owned(), name: name.clone(), input };
+        let input = tool_input_value(&json);
+        let block = OpenBlock::Call { id: call.id.into_owned(), name: name.clone(), input };
         let index = self.open(block, BlockPreview::ToolUse { name }, &mut *on_event);
         if !json.is_empty() {
             on_event(StreamEvent::InputDelta { index, json });

@@ -10,7 +10,9 @@ use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, Sse
 use crate::model::{BlockPreview, StreamEvent};
 use crate::reason::{Reason, reason as read_reason};
 use crate::sse::SseEvent;
+use crate::text::Text;
 use crate::verbatim::{is_nothing, kept};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tenure_core::failure::{Class, Failure, incomplete, plain};
 use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Usage, clean_surrogates};
@@ -42,6 +44,49 @@ enum OpenBlock {
     Call { index: Option<u64>, id: String, name: String, arguments: String, other: Map<String, Value> },
 }
 
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default)]
+    usage: Value,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
+    /// Gateways that do not stream send the whole message in one chunk.
+    #[serde(borrow, default)]
+    message: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(borrow, default)]
+    native_finish_reason: Text<'a>,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow, default)]
+    reasoning_content: Text<'a>,
+    #[serde(borrow, default)]
+    reasoning: Text<'a>,
+    #[serde(borrow, default)]
+    refusal: Text<'a>,
+    #[serde(default)]
+    reasoning_details: Value,
+    #[serde(default)]
+    tool_calls: Value,
+}
+
 impl Protocol for Chunks {
     fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Sign, EventError> {
         match event.data.trim() {
@@ -54,25 +99,27 @@ impl Protocol for Chunks {
             _ => {}
         }
         let data = clean_surrogates(&event.data);
-        let chunk: Value = serde_json::from_str(&data).map_err(|error| EventError::unreadable(&error))?;
-        if is_error(&chunk) || event.name == "error" {
+        let chunk: Chunk<'_> = serde_json::from_str(&data).map_err(|error| EventError::unreadable(&error))?;
+        if is_error(&chunk.error) || event.name == "error" {
             return Err(EventError::of_error(&data));
         }
-        self.count(&chunk["usage"]);
-        let choices = chunk["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let Some(choice) = choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0) else {
-            return Ok(Sign::of(chunk["usage"].is_object()));
+        self.count(&chunk.usage);
+        let choice = chunk.choices.into_iter().flatten().find(|choice| choice.index.unwrap_or(0) == 0);
+        let Some(choice) = choice else {
+            return Ok(Sign::of(chunk.usage.is_object()));
         };
-        if is_error(choice) {
-            return Err(EventError::of_error(&choice.to_string()));
+        if is_error(&choice.error) {
+            return Err(EventError::of_error(&json!({"error": choice.error}).to_string()));
         }
         let before = self.pieces;
-        self.delta(&choice["delta"], on_event);
+        if let Some(delta) = choice.delta.or(choice.message) {
+            self.delta(&delta, on_event);
+        }
         if self.blocks.len() > MAX_ANSWER_BLOCKS {
             return Err(EventError::too_many_blocks());
         }
-        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
-            self.finish(reason, choice["native_finish_reason"].as_str().unwrap_or_default())?;
+        if !choice.finish_reason.is_empty() {
+            self.finish(&choice.finish_reason, &choice.native_finish_reason)?;
             return Ok(Sign::Progress);
         }
         // Chunks without anything in them occur as signs of life too.
@@ -159,26 +206,24 @@ impl Chunks {
         Ok(())
     }
 
-    fn delta(&mut self, delta: &Value, on_event: OnEvent<'_>) {
-        for field in REASONING_FIELDS {
-            let piece = delta[field].as_str().unwrap_or_default();
+    fn delta(&mut self, delta: &Delta<'_>, on_event: OnEvent<'_>) {
+        for (field, piece) in [("reasoning_content", &delta.reasoning_content), ("reasoning", &delta.reasoning)] {
             if !piece.is_empty() && (self.reasoning_field.is_empty() || self.reasoning_field == field) {
                 self.reasoning_field = field;
                 self.add_thinking(piece, on_event);
             }
         }
-        if let Some(details) = delta["reasoning_details"].as_array() {
+        if let Some(details) = delta.reasoning_details.as_array() {
             if self.reasoning_field.is_empty() {
                 self.reasoning_field = "reasoning";
             }
             self.add_thinking("", on_event);
             self.reasoning_details.extend(details.iter().cloned());
         }
-        self.add_text(delta["content"].as_str().unwrap_or_default(), on_event);
-        let refusal = delta["refusal"].as_str().unwrap_or_default();
-        self.has_refused |= !refusal.is_empty();
-        self.add_text(refusal, on_event);
-        for call in delta["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        self.add_text(&delta.content, on_event);
+        self.has_refused |= !delta.refusal.is_empty();
+        self.add_text(&delta.refusal, on_event);
+        for call in delta.tool_calls.as_array().map(Vec::as_slice).unwrap_or_default() {
             self.add_call(call, on_event);
         }
     }
@@ -290,12 +335,9 @@ impl Chunks {
     }
 }
 
-/// Fields in which servers send reasoning, by preference.
-const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
-
-/// What a server calls an error, in a chunk or in a choice of it.
-fn is_error(value: &Value) -> bool {
-    value.get("error").is_some_and(|error| !is_nothing(error) && *error != Value::Bool(false) && *error != "")
+/// Whether a field `error` says that there is one.
+fn is_error(error: &Value) -> bool {
+    !is_nothing(error) && *error != Value::Bool(false) && *error != ""
 }
 
 /// Arguments are text that holds JSON; some servers send the JSON itself.

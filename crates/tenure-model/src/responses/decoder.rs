@@ -12,11 +12,11 @@ use crate::decoder::{EventError, MAX_ANSWER_BLOCKS, OnEvent, Protocol, Sign, Sse
 use crate::model::{BlockPreview, StreamEvent};
 use crate::reason::{Reason, reason};
 use crate::sse::SseEvent;
+use crate::text::Text;
 use crate::verbatim::{is_nothing, kept};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete};
 use tenure_core::{Answer, AnswerBlock, AnswerStop, BlockKind, Json, Usage, clean_surrogates};
 
@@ -63,13 +63,13 @@ const UNANSWERABLE: [&str; 6] =
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, rename = "type", default)]
-    kind: Cow<'a, str>,
+    kind: Text<'a>,
     #[serde(default)]
     output_index: Option<u64>,
     #[serde(borrow, default)]
-    item_id: Cow<'a, str>,
-    #[serde(default)]
-    delta: Value,
+    item_id: Text<'a>,
+    #[serde(borrow, default)]
+    delta: Text<'a>,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -103,7 +103,7 @@ impl Protocol for Items {
                 self.text(&envelope, on_event)?;
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.thinking(&envelope, envelope.delta.as_str().unwrap_or_default(), on_event)?;
+                self.thinking(&envelope, &envelope.delta, on_event)?;
             }
             // Parts of a summary are paragraphs.
             "response.reasoning_summary_part.added" => self.thinking(&envelope, "", on_event)?,
@@ -130,17 +130,13 @@ impl Protocol for Items {
         for index in 0..self.placed {
             on_event(StreamEvent::BlockStop { index });
         }
-        let mut blocks = assemble(std::mem::take(&mut self.items));
+        let blocks = assemble(std::mem::take(&mut self.items));
         let stop = match stop {
             _ if self.has_refused => AnswerStop::Refusal,
             // What is there decides, whatever the reason says (case O-016).
             AnswerStop::EndTurn if blocks.iter().any(is_call) => AnswerStop::ToolUse,
             stop => stop,
         };
-        if stop == AnswerStop::Refusal {
-            // What a filter stopped is not run.
-            blocks.retain(|block| !is_call(block));
-        }
         Some(Answer {
             dialect: super::NAME.to_owned(),
             model: self.model.clone(),
@@ -258,13 +254,13 @@ impl Items {
         if let Some(item) = self.find(envelope.output_index, &envelope.item_id) {
             return Ok(item.index);
         }
-        let item = json!({"type": kind, "id": envelope.item_id});
+        let item = json!({"type": kind, "id": &*envelope.item_id});
         Ok(self.open(envelope.output_index, &item, on_event)?.map_or(0, |item| item.index))
     }
 
     fn text(&mut self, envelope: &Envelope<'_>, on_event: OnEvent<'_>) -> Result<(), EventError> {
         let index = self.item_of(envelope, "message", &mut *on_event)?;
-        self.add_text(index, envelope.delta.as_str().unwrap_or_default(), on_event);
+        self.add_text(index, &envelope.delta, on_event);
         Ok(())
     }
 
@@ -308,7 +304,7 @@ impl Items {
 
     fn arguments(&mut self, envelope: &Envelope<'_>, on_event: OnEvent<'_>) -> Result<(), EventError> {
         let index = self.item_of(envelope, "function_call", &mut *on_event)?;
-        let json = envelope.delta.as_str().unwrap_or_default().to_owned();
+        let json = envelope.delta.to_string();
         if let Some(OpenItem { kind: Kind::Call { arguments, .. }, place, .. }) = self.find(Some(index), "") {
             arguments.push_str(&json);
             if let (Some(index), false) = (*place, json.is_empty()) {

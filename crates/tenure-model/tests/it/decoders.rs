@@ -2,6 +2,7 @@
 
 use crate::given::{ALL, ANTHROPIC, OPENAI, anthropic, decode, inputs, openai};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use tenure_core::failure::Class;
 use tenure_core::{AnswerStop, BlockKind, Json, Usage};
 use tenure_model::{DialectName, StreamEvent};
@@ -12,6 +13,93 @@ fn call(arguments: &str, finish: &str) -> String {
         {"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}]}}]});
     let end = serde_json::json!({"choices": [{"delta": {}, "finish_reason": finish}]});
     format!("data: {piece}\n\ndata: {end}\n\ndata: [DONE]\n\n")
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy)]
+enum End {
+    Tools,
+    Length,
+    Filter,
+}
+
+/// Two calls of one tool with these arguments and the same id, in the words of each dialect; Gemini and
+/// Ollama send JSON, or, if it is none, a text that holds it.
+fn calls(dialect: DialectName, name: &str, arguments: &str, end: End) -> String {
+    let json: Value = serde_json::from_str(arguments).unwrap_or(Value::String(arguments.to_owned()));
+    let events = |values: Vec<Value>| values.iter().map(|value| format!("data: {value}\n\n")).collect::<String>();
+    match dialect {
+        DialectName::Anthropic => {
+            let mut values = vec![json!({"type": "message_start", "message": {}})];
+            for index in 0..2 {
+                let block = json!({"type": "tool_use", "id": "same", "name": name, "input": {}});
+                let delta = json!({"type": "input_json_delta", "partial_json": arguments});
+                values.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
+                values.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+                values.push(json!({"type": "content_block_stop", "index": index}));
+            }
+            let stop = match end {
+                End::Tools => "tool_use",
+                End::Length => "max_tokens",
+                End::Filter => "refusal",
+            };
+            values.push(json!({"type": "message_delta", "delta": {"stop_reason": stop}}));
+            values.push(json!({"type": "message_stop"}));
+            events(values)
+        }
+        DialectName::OpenAi => {
+            let call =
+                |index: u8| json!({"index": index, "id": "same", "function": {"name": name, "arguments": arguments}});
+            let stop = match end {
+                End::Tools => "tool_calls",
+                End::Length => "length",
+                End::Filter => "content_filter",
+            };
+            let chunk = |calls: Value| json!({"choices": [{"delta": {"tool_calls": calls}}]});
+            events(vec![
+                chunk(json!([call(0)])),
+                chunk(json!([call(1)])),
+                json!({"choices": [{"delta": {}, "finish_reason": stop}]}),
+            ]) + "data: [DONE]\n\n"
+        }
+        DialectName::Responses => {
+            let item = |id: u8| json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": "same", "name": name, "arguments": arguments});
+            let done = |id: u8| json!({"type": "response.output_item.done", "output_index": id, "item": item(id)});
+            let last = match end {
+                End::Tools => json!({"type": "response.completed", "response": {}}),
+                End::Length => {
+                    json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}})
+                }
+                End::Filter => {
+                    json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": "content_filter"}}})
+                }
+            };
+            events(vec![done(0), done(1), last])
+        }
+        DialectName::Gemini => {
+            let part = json!({"functionCall": {"id": "same", "name": name, "args": json}});
+            let stop = match end {
+                End::Tools => "STOP",
+                End::Length => "MAX_TOKENS",
+                End::Filter => "SAFETY",
+            };
+            events(vec![json!({"candidates": [{"content": {"parts": [part, part]}, "finishReason": stop}]})])
+        }
+        DialectName::Ollama | DialectName::Script => {
+            let call = json!({"id": "same", "function": {"name": name, "arguments": json}});
+            let stop = match end {
+                End::Tools => "stop",
+                End::Length => "length",
+                End::Filter => "content_filter",
+            };
+            let said = json!({"message": {"content": "", "tool_calls": [call, call]}, "done": false});
+            format!("{said}\n{}\n", json!({"done": true, "done_reason": stop}))
+        }
+    }
+}
+
+fn answer(dialect: DialectName, stream: &str) -> tenure_core::Answer {
+    decode(dialect, [stream.as_bytes()]).1.unwrap()
 }
 
 #[test]
@@ -160,6 +248,192 @@ fn o_011_a_length_stop_says_that_the_answer_was_cut_and_mends_nothing() {
     let answer =
         anthropic(&ANTHROPIC.replace("\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\"")).unwrap();
     assert_eq!(answer.stop, AnswerStop::MaxTokens);
+}
+
+#[test]
+fn o_011_a_length_stop_is_told_in_every_dialect_also_if_the_arguments_parse() {
+    for dialect in ALL.map(|given| given.dialect) {
+        for arguments in [r#"{"path":"a.txt","content":"line1"#, r#"{"path":"a.txt"}"#] {
+            let answer = answer(dialect, &calls(dialect, "write", arguments, End::Length));
+            assert_eq!(answer.stop, AnswerStop::MaxTokens, "{dialect} {arguments}");
+            let is_whole = arguments.ends_with('}');
+            assert!(inputs(&answer).iter().all(|input| input.is_ok() == is_whole), "{dialect}: nothing is mended");
+        }
+    }
+}
+
+#[test]
+fn o_012_malformed_arguments_and_none_at_all_in_every_dialect() {
+    for dialect in ALL.map(|given| given.dialect) {
+        let answer_to = |arguments: &str| answer(dialect, &calls(dialect, "f", arguments, End::Tools));
+        let malformed = answer_to(r#"{"op": listt_files"}"#);
+        let is_told = inputs(&malformed).iter().all(|input| input.as_ref().is_err_and(|told| told.contains("line 1")));
+        assert!(is_told, "{dialect} {malformed:?}");
+        for arguments in ["", "null", " "] {
+            assert_eq!(inputs(&answer_to(arguments)), vec![Ok("{}".to_owned()); 2], "{dialect} {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn o_013_and_o_014_equal_ids_are_two_calls_and_unknown_names_come_through_in_every_dialect() {
+    for dialect in ALL.map(|given| given.dialect) {
+        let answer = answer(dialect, &calls(dialect, "multi_tool_use.parallel", "{}", End::Tools));
+        assert_eq!(answer.stop, AnswerStop::ToolUse, "{dialect}");
+        let names: Vec<(&str, &str)> = answer
+            .blocks
+            .iter()
+            .filter_map(|block| match &block.kind {
+                BlockKind::ToolUse { name, provider_id, .. } => Some((name.as_str(), provider_id.as_str())),
+                BlockKind::Text { .. } | BlockKind::Thinking { .. } => None,
+            })
+            .collect();
+        assert_eq!(names, [("multi_tool_use.parallel", "same"); 2], "{dialect}");
+    }
+}
+
+#[test]
+fn o_016_an_answer_with_nothing_in_it_is_empty_in_every_dialect_whatever_it_says() {
+    for (dialect, stream) in [
+        (DialectName::OpenAi, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n"),
+        (DialectName::OpenAi, "data: [DONE]\n\n"),
+        (DialectName::Responses, "data: {\"type\":\"response.completed\",\"response\":{\"output\":[]}}\n\n"),
+        (DialectName::Gemini, "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n"),
+        (
+            DialectName::Gemini,
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}]},\"finishReason\":\"STOP\"}]}\n\n",
+        ),
+        (DialectName::Ollama, "{\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\"}\n"),
+    ] {
+        let answer = answer(dialect, stream);
+        assert!(answer.is_empty() && answer.stop == AnswerStop::EndTurn, "{dialect} {stream}");
+    }
+}
+
+#[test]
+fn a_call_in_an_answer_that_a_filter_stopped_is_not_there_to_run() {
+    for dialect in ALL.map(|given| given.dialect) {
+        let answer = answer(dialect, &calls(dialect, "f", "{}", End::Filter));
+        assert_eq!((answer.stop, inputs(&answer).len()), (AnswerStop::Refusal, 0), "{dialect}");
+    }
+}
+
+#[test]
+fn o_031_lone_surrogates_are_replaced_and_pairs_stay_in_every_dialect() {
+    for given in ALL {
+        let stream = given.stream.replace("llo ", "llo \\ud99c \\ud83d\\ude00 ").replace("\"hm\"", "\"h\\udc00m\"");
+        let answer = answer(given.dialect, &stream);
+        let text: String = answer
+            .blocks
+            .iter()
+            .map(|block| match &block.kind {
+                BlockKind::Text { text } | BlockKind::Thinking { text } => text.as_str(),
+                BlockKind::ToolUse { .. } => "",
+            })
+            .collect();
+        if given.dialect != DialectName::OpenAi {
+            assert!(text.contains("llo \u{fffd} 😀"), "{} {text}", given.dialect);
+        }
+        assert!(text.contains("h\u{fffd}m"), "{} {text}", given.dialect);
+    }
+}
+
+#[test]
+fn gemini_refuses_prompts_and_ends_answers_for_reasons_of_many_names() {
+    let blocked = "data: {\"promptFeedback\":{\"blockReason\":\"PROHIBITED_CONTENT\"}}\n\n";
+    let failure = decode(DialectName::Gemini, [blocked.as_bytes()]).1.unwrap_err();
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Refused, "PROHIBITED_CONTENT"));
+    let end = |word: &str| {
+        let stream = format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"x\"}}]}},\"finishReason\":\"{word}\"}}]}}\n\n"
+        );
+        decode(DialectName::Gemini, [stream.as_bytes()]).1
+    };
+    for word in ["SAFETY", "RECITATION", "BLOCKLIST", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR", "IMAGE_NEW_WORD"] {
+        assert_eq!(end(word).unwrap().stop, AnswerStop::Refusal, "{word}");
+    }
+    assert_eq!(end("CONTINUATION").unwrap().stop, AnswerStop::Pause);
+    for (word, class) in [
+        ("OTHER", Class::Incomplete),
+        ("A_WORD_OF_TOMORROW", Class::Incomplete),
+        ("MISSING_THOUGHT_SIGNATURE", Class::BadHistory),
+        ("FINISH_REASON_UNSPECIFIED", Class::Incomplete),
+    ] {
+        assert_eq!(end(word).unwrap_err().class, class, "{word}");
+    }
+}
+
+#[test]
+fn responses_fail_for_codes_that_are_tried_again_and_for_such_as_are_not() {
+    let failed = |code: &str| {
+        let stream = format!(
+            "data: {{\"type\":\"response.failed\",\"response\":{{\"error\":{{\"code\":\"{code}\",\"message\":\"Please try again in 11s.\"}}}}}}\n\n"
+        );
+        decode(DialectName::Responses, [stream.as_bytes()]).1.unwrap_err()
+    };
+    for (code, class) in [
+        ("server_error", Class::Transient),
+        ("vector_store_timeout", Class::Transient),
+        ("rate_limit_exceeded", Class::RateLimit),
+        ("insufficient_quota", Class::Quota),
+        ("invalid_prompt", Class::Request),
+        ("image_content_policy_violation", Class::Refused),
+        ("failed_to_download_image", Class::Request),
+        ("a_code_of_tomorrow", Class::Request),
+    ] {
+        assert_eq!(failed(code).class, class, "{code}");
+    }
+    assert_eq!(failed("rate_limit_exceeded").retry_after, Some(11_000), "there are no headers inside a stream");
+    let flat = "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"x\",\"param\":null,\"sequence_number\":3}\n\n";
+    assert_eq!(decode(DialectName::Responses, [flat.as_bytes()]).1.unwrap_err().class, Class::Transient);
+}
+
+#[test]
+fn servers_that_send_items_nowhere_but_at_the_end_or_without_names_are_understood() {
+    let item = r#"{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"hi","annotations":[]}]}"#;
+    let stream = format!("event: response.completed\ndata: {{\"response\":{{\"output\":[{item}]}}}}\n\n");
+    let (events, end) = decode(DialectName::Responses, [stream.as_bytes()]);
+    assert_eq!(end.unwrap().blocks[0].kind, BlockKind::Text { text: "hi".into() });
+    assert!(events.contains(&StreamEvent::Text { index: 0, text: "hi".into() }), "{events:?}");
+    let whole = "data: {\"choices\":[{\"message\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+    assert_eq!(openai(whole).unwrap().blocks[0].kind, BlockKind::Text { text: "hi".into() });
+}
+
+#[test]
+fn gemini_keeps_signed_parts_one_by_one_and_signatures_that_come_alone() {
+    let chunk =
+        |parts: &str, end: &str| format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{parts}]}}{end}}}]}}\n\n");
+    let stream = chunk(r#"{"text":"a"},{"text":"b"}"#, "")
+        + &chunk(r#"{"text":"c","thoughtSignature":"s1"},{"text":"d"}"#, "")
+        + &chunk(r#"{"text":"","thoughtSignature":"s2","big":123456789012345678901234567890}"#, "")
+        + &chunk(r#"{"functionCall":{"name":"f","args":{"n":12345678901234567890123}}}"#, ",\"finishReason\":\"STOP\"");
+    let answer = answer(DialectName::Gemini, &stream);
+    assert_eq!(answer.blocks[0].kind, BlockKind::Text { text: "abcd".into() });
+    let raws: Vec<&str> = answer.blocks[0].raw.iter().map(Json::as_str).collect();
+    assert_eq!(
+        raws,
+        [
+            r#"{"text":"ab"}"#,
+            r#"{"text":"c","thoughtSignature":"s1"}"#,
+            r#"{"text":"d"}"#,
+            r#"{"text":"","thoughtSignature":"s2","big":123456789012345678901234567890}"#,
+        ]
+    );
+    assert!(answer.blocks[1].raw.is_empty(), "a plain call is written again from its parts");
+    assert_eq!(inputs(&answer), [Ok(r#"{"n":12345678901234567890123}"#.to_owned())]);
+}
+
+#[test]
+fn usage_is_counted_in_each_dialects_way() {
+    for (given, expected) in ALL.iter().zip([
+        Usage { input: 10, output: 7, cache_read: 900, cache_write: 50 },
+        Usage { input: 20, output: 5, cache_read: 80, cache_write: 0 },
+        Usage { input: 20, output: 9, cache_read: 80, cache_write: 0 },
+        Usage { input: 20, output: 9, cache_read: 80, cache_write: 0 },
+        Usage { input: 100, output: 9, cache_read: 0, cache_write: 0 },
+    ]) {
+        assert_eq!(given.answer().usage, expected, "{}", given.dialect);
+    }
 }
 
 #[test]
