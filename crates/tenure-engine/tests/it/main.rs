@@ -9,6 +9,7 @@ mod kill;
 mod observe;
 mod poison;
 mod previews;
+mod providers;
 mod stop;
 mod turns;
 
