@@ -35,6 +35,7 @@ pub(crate) fn server() -> Option<&'static Server> {
     SERVER.get_or_init(start).as_ref()
 }
 
+#[allow(clippy::zombie_processes, reason = "the server lives as long as the tests, and ends with them")]
 fn start() -> Option<Server> {
     let Some(bin) = installed() else {
         let line = "the tests on PostgreSQL: no server is installed (Debian: apt-get install postgresql)";
