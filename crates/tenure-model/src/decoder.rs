@@ -102,7 +102,7 @@ impl EventError {
                 format!("the model wrote a call that the provider could not read ({kind}): {start}")
             }
         };
-        Self::Failed(Failure { status: Some(200), kind: kind.to_owned(), ..plain(Class::Empty, message) })
+        Self::Failed(Failure { status: Some(200), kind: kind.to_owned(), ..plain(Class::Malformed, message) })
     }
 }
 

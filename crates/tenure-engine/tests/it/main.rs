@@ -6,6 +6,7 @@ mod drain;
 mod fence;
 mod house;
 mod kill;
+mod long;
 mod observe;
 mod poison;
 mod previews;

@@ -314,12 +314,12 @@ async fn o_017_an_answer_with_a_call_that_the_provider_could_not_read_is_a_faile
     ] {
         let reply = ScriptReply::stream(pieces(&chunk(parts, reason), 30));
         let failure = call(DialectName::Gemini, reply).await.end.unwrap_err();
-        assert_eq!((failure.class, failure.kind.as_str()), (Class::Empty, reason));
+        assert_eq!((failure.class, failure.kind.as_str()), (Class::Malformed, reason));
         assert!(failure.message.contains("Malformed function call: f("), "{}", failure.message);
     }
     let hidden = "data: {\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"stop\",\"native_finish_reason\":\"MALFORMED_FUNCTION_CALL\"}]}\n\ndata: [DONE]\n\n";
     let failure = call(DialectName::OpenAi, ScriptReply::stream(pieces(hidden, 30))).await.end.unwrap_err();
-    assert_eq!((failure.class, failure.kind.as_str()), (Class::Empty, "MALFORMED_FUNCTION_CALL"));
+    assert_eq!((failure.class, failure.kind.as_str()), (Class::Malformed, "MALFORMED_FUNCTION_CALL"));
 }
 
 #[tokio::test]
