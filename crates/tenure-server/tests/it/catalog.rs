@@ -104,7 +104,10 @@ async fn a_session_starts_idle_with_all_that_clients_read() {
         ("title", json!("t")),
         ("metadata", json!({"k": "v"})),
         ("budget", budget),
-        ("limits", json!({"steps": 9, "tokens": 5_000_000, "cost_usd": 2.5, "wall_seconds": null})),
+        (
+            "limits",
+            json!({"steps": 9, "tokens": 5_000_000, "cost_usd": 2.5, "wall_seconds": null, "failures": 50, "identical_calls": 20}),
+        ),
         ("resources", json!([])),
         ("vault_ids", json!([])),
         ("outcome_evaluations", json!([])),
@@ -174,7 +177,7 @@ async fn an_update_is_read_back_at_once_although_no_worker_has_taken_it() {
     assert_eq!(house.get(&path).await.ok()["title"], "new");
     assert_eq!(
         house.post(&format!("{path}/budget"), json!({"cost_usd": 1.5})).await.ok()["limits"],
-        json!({"steps": 3, "tokens": 5_000_000, "cost_usd": 1.5, "wall_seconds": null})
+        json!({"steps": 3, "tokens": 5_000_000, "cost_usd": 1.5, "wall_seconds": null, "failures": 50, "identical_calls": 20})
     );
     assert_eq!(house.post(&format!("{path}/budget"), json!({})).await.code(), "missing_field");
     assert_eq!(house.post(&format!("{path}/pause"), json!({})).await.ok()["is_paused"], true);
