@@ -84,7 +84,7 @@ pub fn explain(session: &Session) -> Explanation {
             )],
         ),
         WaitKind::Upstream { class } => (
-            alloc::format!("Gave up for now: {}. Everything is kept.", class_text(*class)),
+            alloc::format!("Gave up for now: {}.{} Everything is kept.", class_text(*class), advice(*class)),
             alloc::vec![post("try again", "resume", "{}"), message()],
         ),
         WaitKind::Budget { which } => budget(session, *which),
@@ -100,6 +100,25 @@ pub fn explain(session: &Session) -> Explanation {
     explanation.text = text;
     explanation.unblock = unblock;
     explanation
+}
+
+/// What would help beyond trying again, after a space.
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::Overflow => " A model with a larger context, or fewer tools and shorter instructions, would help.",
+        Class::TooBig => " Shorter messages, or a provider that takes larger requests, would help.",
+        Class::RateLimit
+        | Class::Quota
+        | Class::Transient
+        | Class::Credential
+        | Class::Config
+        | Class::BadHistory
+        | Class::Request
+        | Class::Incomplete
+        | Class::Empty
+        | Class::Malformed
+        | Class::Refused => "",
+    }
 }
 
 fn budget(session: &Session, which: Which) -> (String, Vec<Unblock>) {

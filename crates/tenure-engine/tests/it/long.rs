@@ -19,6 +19,9 @@ do = [{{ say = "{summary}" }}]
 when = {{ user_contains = "This conversation was long" }}
 do = [{{ say = "done" }}]
 [[turn]]
+when = {{ user_contains = "once more" }}
+do = [{{ say = "done again" }}]
+[[turn]]
 do = [{{ say = "never" }}]
 attempts = [{{ times = 9, status = 400, type = "invalid_request_error", message = "prompt is too long: 9000 tokens > 8000 maximum" }}]
 "#
@@ -49,6 +52,7 @@ async fn o_019_a_refused_conversation_is_summarised_and_goes_on_with_another_wor
     house.say(session, "once more").await;
     house.until(session, Phase::Idle).await;
     let log = house.log(session).await;
+    assert_eq!(said(&log).last().unwrap(), "done again");
     assert_eq!(compactions(&log), 1);
     check(&log);
     worker.stop().await;

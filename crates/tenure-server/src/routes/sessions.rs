@@ -267,13 +267,16 @@ pub(crate) async fn changed_limits(
 
 /// Refuses a limit of money that could not bind, and drops one that was only a default.
 fn check_money(state: &ServerState, agent: &Agent, mut limits: Limits, is_asked: bool) -> Result<Limits> {
-    let is_priced = state.config.models.check(&agent.model).is_ok_and(|known| known.has_price);
-    if !is_priced && is_asked {
-        let message = format!("budget: the price of {} is not known, so a limit of money could not bind", agent.model);
-        return Err(ApiError::new(Code::ModelWithoutPrice, message));
-    }
-    if !is_priced {
-        limits.cost_usd_micros = None;
+    let has_price = |model: &&String| state.config.models.check(model).is_ok_and(|known| known.has_price);
+    // Every model that may be called: one without a price would make the limit a guess.
+    let others = agent.fallback_models.iter().chain(&agent.policies.compaction.model);
+    match std::iter::once(&agent.model).chain(others).find(|model| !has_price(model)) {
+        Some(model) if is_asked => {
+            let message = format!("budget: the price of {model} is not known, so a limit of money could not bind");
+            return Err(ApiError::new(Code::ModelWithoutPrice, message));
+        }
+        Some(_) => limits.cost_usd_micros = None,
+        None => {}
     }
     Ok(limits)
 }
