@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 use tenure_core::{
-    AgentId, Block, Body, CallKind, Effect, Event, EventId, Json, Origin, Outcome, Permission, Timestamp,
+    AgentId, Block, Body, CallKind, Compacted, Effect, Event, EventId, Json, Origin, Outcome, Permission, Summary,
+    Timestamp,
 };
 
 /// Makes a log of pairs of random bytes: what happens, and a detail of it.
@@ -31,7 +32,7 @@ impl Log {
 
     fn add(&mut self, what: u8, detail: u8) {
         let text = ["", " ", "hello", "a\0b", "😀 \u{2028}", "\n"][usize::from(detail) % 6].to_owned();
-        match what % 12 {
+        match what % 13 {
             0 => {
                 self.push(Body::UserMessage { content: vec![Block::Text(text)] });
             }
@@ -55,8 +56,18 @@ impl Log {
             10 => {
                 self.push(Body::StatusRunning);
             }
-            _ => self.custom_result(detail, &text),
+            11 => self.custom_result(detail, &text),
+            _ => self.compact(detail, &text),
         }
+    }
+
+    /// Anywhere, also where no engine would cut.
+    fn compact(&mut self, detail: u8, text: &str) {
+        let next = u64::try_from(self.events.len()).unwrap() + 1;
+        let keep_from = next.saturating_sub(u64::from(detail) % 16).max(1);
+        let summary = (!detail.is_multiple_of(3)).then(|| Summary { text: text.to_owned(), ..Summary::default() });
+        let compacted = Compacted { from: 1, keep_from, media_from: keep_from, summary, ..Compacted::default() };
+        self.push(Body::ContextCompacted { compacted });
     }
 
     fn call(&mut self, detail: u8) {

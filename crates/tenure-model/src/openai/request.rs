@@ -45,6 +45,10 @@ fn body(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec
     let is_openai = base_url.starts_with("https://api.openai.com");
     let limit = if is_openai { "max_completion_tokens" } else { "max_tokens" };
     body.insert(limit.to_owned(), json!(prompt.max_output_tokens));
+    // Requests of one conversation reach the server that has their beginning in its cache.
+    if is_openai && !prompt.cache_key.is_empty() {
+        body.insert("prompt_cache_key".to_owned(), json!(prompt.cache_key));
+    }
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
             let function =

@@ -267,6 +267,53 @@ fn judge(dialect: DialectName, prompt: &Prompt) -> Result<(), String> {
     .map_err(|why| format!("{dialect}: {why} in {body}"))
 }
 
+/// The parts of a request in the order in which providers read them, without the marks of caching.
+fn cached_parts(dialect: DialectName, messages: Vec<Message>) -> (Vec<String>, usize) {
+    fn unmark(value: &mut Value) -> usize {
+        match value {
+            Value::Object(fields) => {
+                let own = usize::from(fields.remove("cache_control").is_some());
+                own + fields.values_mut().map(unmark).sum::<usize>()
+            }
+            Value::Array(items) => items.iter_mut().map(unmark).sum(),
+            _ => 0,
+        }
+    }
+    let mut body = body(dialect, &prompt(messages));
+    let marks = unmark(&mut body);
+    let list = ["messages", "input", "contents"].into_iter().find(|name| body[*name].is_array()).unwrap();
+    let mut parts = vec![body["tools"].to_string(), body["system"].to_string(), body["instructions"].to_string()];
+    parts.extend(items(&body[list]).iter().map(Value::to_string));
+    (parts, marks)
+}
+
+#[test]
+fn each_request_begins_with_the_one_before_it_so_that_caches_know_it_also_after_a_compaction() {
+    let call = |id: u128| {
+        let call = EventId::from_bits(id << 20);
+        let input = Json::parse(r#"{"command":"ls"}"#).unwrap();
+        let origin = Origin::default();
+        let part = AssistantPart::ToolUse { call, name: "bash".into(), input, origin };
+        let content = vec![Block::Text(format!("result {id}"))];
+        [Message::Assistant(vec![part]), Message::User(vec![UserPart::Result { call, content, is_error: false }])]
+    };
+    for given in ALL {
+        let dialect = given.dialect;
+        for first in ["go", "[This conversation was long.]"] {
+            let mut messages = vec![said(first)];
+            let (mut before, _) = cached_parts(dialect, messages.clone());
+            for id in 1..8 {
+                messages.extend(call(id));
+                let (parts, marks) = cached_parts(dialect, messages.clone());
+                assert_eq!(parts[..before.len()], before[..], "{dialect} after {id} calls");
+                assert!(marks <= 4, "Anthropic takes four marks at most, not {marks}");
+                assert_eq!(marks > 0, dialect == DialectName::Anthropic, "{dialect}");
+                before = parts;
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
