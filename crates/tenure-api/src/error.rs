@@ -88,6 +88,7 @@ codes! {
     EnvironmentNotFound = "environment_not_found", 404, "not_found_error", "list environments with GET /v1/environments";
     SessionNotFound = "session_not_found", 404, "not_found_error", "list sessions with GET /v1/sessions";
     CallbackNotFound = "callback_not_found", 404, "not_found_error", "callbacks expire, and end with their session; ask for a new one";
+    ConditionNotFound = "condition_not_found", 404, "not_found_error", "list conditions with GET /v1/conditions";
     FileNotFound = "file_not_found", 404, "not_found_error", "list the folder with GET /v1/sessions/{id}/files?path=";
     OutputNotFound = "output_not_found", 404, "not_found_error", "full outputs are kept for commands whose output was cut";
 

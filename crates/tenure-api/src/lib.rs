@@ -9,6 +9,7 @@ mod base64;
 pub mod agent;
 pub mod callback;
 pub mod client;
+pub mod condition;
 pub mod environment;
 pub mod error;
 pub mod event;

@@ -17,7 +17,7 @@ mod flow;
 mod wait;
 
 pub use flow::Flow;
-pub use wait::{fall_back, may_fall_back, met, wait_for};
+pub use wait::{fall_back, let_go, may_fall_back, met, wait_for};
 
 use crate::failure::{Class, Failure};
 use crate::id::{ConditionId, SessionId, TenantId};

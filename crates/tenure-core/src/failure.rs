@@ -1,7 +1,7 @@
 //! Classes of upstream failure, and which one a reply belongs to (the decision table of promise P9).
 
 mod class;
-mod hint;
+pub(crate) mod hint;
 mod said;
 
 use crate::time::Millis;
@@ -67,7 +67,7 @@ pub struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.trim())
     }
 }

@@ -34,6 +34,7 @@ mod wait;
 
 pub mod condition;
 pub mod failure;
+pub mod pace;
 pub mod redact;
 pub mod retry;
 pub mod stored;

@@ -10,6 +10,7 @@
 //! No effect starts before the commit that recorded it (promise P3); whatever is pending when the
 //! holder dies was never seen by anyone.
 
+use crate::admission::Chosen;
 use crate::context::Context;
 use crate::error::Stopped;
 use crate::held::HeldLease;
@@ -17,9 +18,10 @@ use crate::journal::Journal;
 use crate::services::Services;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tenure_core::condition::Admission;
 use tenure_core::{
-    Action, Agent, Body, Draft, End, Input, InputBody, MAX_LOSSES, Stop, cancelled, ended, intake, next, recover,
-    set_aside,
+    Action, Agent, Body, ConditionId, Draft, End, Input, InputBody, MAX_LOSSES, Stop, cancelled, ended, intake, next,
+    recover, set_aside,
 };
 use tenure_store::{Leased, Then};
 
@@ -36,6 +38,12 @@ pub(crate) struct Advance {
     pub(crate) agent: Arc<Agent>,
     pub(crate) journal: Journal,
     pub(crate) context: Context,
+    /// What the store said when a session that waited was let go; used up by the next call.
+    pub(crate) admitted: Option<(ConditionId, Admission)>,
+    /// The model of the call that is being made.
+    pub(crate) chosen: Option<Chosen>,
+    /// An operator told the session to try now.
+    pub(crate) insists: bool,
     /// Holders that were lost at the step that is due.
     losses: u32,
     started: Instant,
@@ -47,7 +55,8 @@ impl Advance {
         let context = services.contexts.take(&leased.session);
         let losses = leased.claims.saturating_sub(1);
         let journal = Journal::new(services.clone(), &held, leased.session, leased.inbox);
-        Self { services, held, agent, journal, context, losses, started: Instant::now() }
+        let (admitted, chosen, insists) = (None, None, false);
+        Self { services, held, agent, journal, context, admitted, chosen, insists, losses, started: Instant::now() }
     }
 
     /// Works until the session parks, yields, ends or is lost.
@@ -58,6 +67,7 @@ impl Advance {
         if self.losses >= MAX_LOSSES {
             self.stop_losses().await?;
         }
+        self.take_turn().await?;
         loop {
             if self.held.lost.is_cancelled() {
                 return Err(Stopped::Lost);
@@ -121,6 +131,7 @@ impl Advance {
             {
                 return self.end(end).await;
             }
+            self.insists |= inputs.iter().any(|input| input.body == InputBody::Resume);
             let drafts = intake(self.journal.session(), &inputs, self.services.clock.now());
             self.journal.push_all(drafts)?;
             if self.journal.has_inputs() {

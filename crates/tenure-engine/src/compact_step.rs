@@ -53,9 +53,11 @@ impl Advance {
         }
         let rows = seen(&mut self.context, &*self.services.store, &self.journal).await?;
         let Some(summary) = summary_of(&rows, keep_from, &answer).filter(|_| answer.stop != AnswerStop::Refusal) else {
-            return self.record_no_answer("the model was asked for a summary and wrote none", &answer, &writer);
+            let why = "the model was asked for a summary and wrote none";
+            return self.record_no_answer(why, &answer, &writer).await;
         };
         self.end_summary(&answer, &writer)?;
+        self.note_answer(&writer, &[], answer.usage.total()).await;
         let rows = seen(&mut self.context, &*self.services.store, &self.journal).await?;
         let session = self.journal.session();
         match compaction(session, prompt, &rows, keep_from, summary, before) {
@@ -114,7 +116,7 @@ impl Advance {
                     }
                     _ => failure,
                 };
-                self.record_failure(&failure, &received.attempt(writer))?;
+                self.record_failure(&failure, &received.attempt(writer)).await?;
                 Ok(None)
             }
         }

@@ -1,6 +1,6 @@
 //! New ids: version 7 UUIDs, so that they sort by time and cannot be guessed.
 
-use tenure_core::{CallbackId, EventId, LeaseId, NodeId};
+use tenure_core::{CallbackId, ConditionId, EventId, LeaseId, NodeId};
 use uuid::Uuid;
 
 fn bits() -> u128 {
@@ -15,6 +15,11 @@ pub(crate) fn event() -> EventId {
 /// An id for a claim or a commit.
 pub(crate) fn lease() -> LeaseId {
     LeaseId::from_bits(bits())
+}
+
+/// An id for a condition that opens.
+pub(crate) fn condition() -> ConditionId {
+    ConditionId::from_bits(bits())
 }
 
 /// An id for this start of this process.

@@ -4,10 +4,12 @@
 //! advances each in a task of its own (see `advance`), until it is asked to stop or can no longer be
 //! sure of its leases. It knows the store, the models and the sandboxes only through their ports.
 
+mod admission;
 mod advance;
 mod claims;
 mod clock;
 mod compact_step;
+mod conditions;
 mod context;
 mod error;
 mod held;
@@ -31,6 +33,7 @@ mod tool_run;
 mod tool_step;
 mod tools;
 mod trust;
+mod upstreams;
 mod worker;
 
 pub use masker::EventMasker;

@@ -8,6 +8,7 @@ use crate::previews::Previews;
 use crate::tools::Tools;
 use std::collections::BTreeMap;
 use tenure_core::failure::{Class, Failure, plain};
+use tenure_core::pace::RateBucket;
 use tenure_core::{
     Agent, Answer, AnswerStop, Attempt, Body, Draft, EventId, Plan, Price, Prompt, Purpose, Request, Sent, SessionId,
     answered, cut_at_window, failed, plan, transcript,
@@ -18,13 +19,19 @@ use tenure_store::Then;
 impl Advance {
     /// Calls the model once, or makes room for the call; whatever comes of it is pending afterwards.
     pub(crate) async fn call_model(&mut self, step: u64, attempt: u32) -> Result<(), Stopped> {
-        let resolved = match self.services.models.resolve(&self.agent.model) {
-            Ok(resolved) => resolved,
-            Err(problem) => {
-                let model = self.agent.model.clone();
-                return self.cannot_call(step, attempt, &model, &problem).await;
-            }
+        let Some(chosen) = self.choose_model().await? else { return Ok(()) };
+        let (resolved, model) = (chosen.resolved.clone(), chosen.model().to_owned());
+        self.chosen = Some(chosen);
+        let done = match resolved {
+            Ok(resolved) => self.call_chosen(resolved, step, attempt).await,
+            Err(problem) => self.cannot_call(step, attempt, &model, &problem).await,
         };
+        // Whatever it was not needed for is given up with it.
+        self.chosen = None;
+        done
+    }
+
+    async fn call_chosen(&mut self, resolved: Resolved, step: u64, attempt: u32) -> Result<(), Stopped> {
         let (prompt, plan) = self.planned(&resolved).await?;
         match plan {
             Plan::Record(drafts) => self.journal.push_all(drafts).map_err(Stopped::from),
@@ -54,13 +61,15 @@ impl Advance {
             return Ok(());
         }
         let failure = plain(Class::Config, problem.to_string());
-        self.record_failure(&failure, &Attempt { model, ..Attempt::default() })
+        self.record_failure(&failure, &Attempt { model, ..Attempt::default() }).await
     }
 
     /// Begins a model call in the log, together with what came before it (api.md, rules of the stream).
     /// Returns whether nothing urgent came meanwhile.
     pub(crate) async fn begin_call(&mut self, turn: Turn, model: &str, sent: Sent) -> Result<bool, Stopped> {
-        let start = Body::SpanStart { model: model.to_owned(), attempt: turn.attempt, instead_of: None, sent };
+        let chosen = self.chosen.as_ref().filter(|chosen| chosen.model() == model);
+        let instead_of = chosen.and_then(|chosen| chosen.instead_of.clone());
+        let start = Body::SpanStart { model: model.to_owned(), attempt: turn.attempt, instead_of, sent };
         self.journal.push(Draft::of_step(turn.step, start))?;
         self.journal.commit(Then::Keep).await?;
         if self.journal.has_urgent() {
@@ -79,13 +88,18 @@ impl Advance {
         services.previews.begin(id, epoch, after_seq, attempt);
         let mut observed =
             services.observer.attempt(self.held.trace, self.journal.session(), resolved, prompt, (step, attempt));
-        let mut blocks = Blocks { session: id, previews: &services.previews, ids: BTreeMap::new() };
+        let mut blocks = Blocks { session: id, previews: &services.previews, ids: BTreeMap::new(), limits: Vec::new() };
+        let mut chosen = self.chosen.take();
         let mut received = Received::default();
         let context = CallContext { session: id, step, attempt };
         let result = {
             let mut on_event = |event: StreamEvent| {
                 observed.piece(&event);
                 received.note(&event);
+                // The first word of an answer: whoever waits need not wait for the last one.
+                if let (StreamEvent::BlockStart { .. }, Some(chosen)) = (&event, &mut chosen) {
+                    chosen.is_answering();
+                }
                 blocks.show(event);
             };
             let mut call = resolved.model.call(prompt, &context, &mut on_event);
@@ -98,17 +112,21 @@ impl Advance {
             }
         };
         services.previews.finish(id);
+        self.chosen = chosen;
         match result {
             // Interrupted: the connection is closed, and the intake of the interrupt closes the span.
             None => Ok(()),
             Some(Err(failure)) => {
                 observed.failed(&failure);
-                self.record_failure(&failure, &received.attempt(resolved))
+                self.record_failure(&failure, &received.attempt(resolved)).await
             }
             Some(Ok(answer)) => {
                 observed.answered(&answer);
                 let answer = blocks.name(answer);
-                self.record_answer(answer, resolved)
+                let (limits, tokens) = (blocks.limits, answer.usage.total());
+                self.record_answer(answer, resolved).await?;
+                self.note_answer(resolved, &limits, tokens).await;
+                Ok(())
             }
         }
     }
@@ -125,7 +143,7 @@ impl Advance {
         Ok((prompt, plan))
     }
 
-    fn record_answer(&mut self, answer: Answer, resolved: &Resolved) -> Result<(), Stopped> {
+    async fn record_answer(&mut self, answer: Answer, resolved: &Resolved) -> Result<(), Stopped> {
         let price: Option<&Price> = resolved.price.as_ref();
         let now = self.services.clock.now();
         if let Some(drafts) = cut_at_window(self.journal.session(), &answer, price, &self.agent.policies, now) {
@@ -133,7 +151,7 @@ impl Advance {
         }
         if answer.is_empty() && answer.stop != AnswerStop::Refusal {
             let why = "the model's answer holds neither text nor a tool call";
-            return self.record_no_answer(why, &answer, resolved);
+            return self.record_no_answer(why, &answer, resolved).await;
         }
         let tools = &self.services.tools;
         let (agent, names) = (self.agent.clone(), tools.names(&self.agent));
@@ -143,7 +161,12 @@ impl Advance {
     }
 
     /// Records a whole answer that there is nothing to keep of; it was counted all the same.
-    pub(crate) fn record_no_answer(&mut self, why: &str, answer: &Answer, resolved: &Resolved) -> Result<(), Stopped> {
+    pub(crate) async fn record_no_answer(
+        &mut self,
+        why: &str,
+        answer: &Answer,
+        resolved: &Resolved,
+    ) -> Result<(), Stopped> {
         let failure = Failure { request_id: answer.request_id.clone(), ..plain(Class::Empty, why) };
         let attempt = Attempt {
             model: &resolved.full_name,
@@ -152,16 +175,20 @@ impl Advance {
             has_begun: true,
             received_bytes: 0,
         };
-        self.record_failure(&failure, &attempt)
+        self.record_failure(&failure, &attempt).await
     }
 
-    pub(crate) fn record_failure(&mut self, failure: &Failure, attempt: &Attempt<'_>) -> Result<(), Stopped> {
+    pub(crate) async fn record_failure(&mut self, failure: &Failure, attempt: &Attempt<'_>) -> Result<(), Stopped> {
         tracing::info!(
             session = %self.journal.session().id, model = attempt.model, class = ?failure.class,
             status = failure.status, kind = %failure.kind, "model attempt failed"
         );
         let now = self.services.clock.now();
         let drafts = failed(self.journal.session(), failure, attempt, &self.agent.policies, rand::random(), now);
+        let drafts = match self.chosen.take().filter(|chosen| chosen.model() == attempt.model) {
+            Some(mut chosen) => self.weigh(drafts, failure, &mut chosen).await?,
+            None => drafts,
+        };
         self.journal.push_all(drafts)?;
         Ok(())
     }
@@ -205,7 +232,10 @@ impl Received {
         match event {
             StreamEvent::Text { text, .. } | StreamEvent::Thinking { text, .. } => self.bytes += text.len() as u64,
             StreamEvent::InputDelta { json, .. } => self.bytes += json.len() as u64,
-            StreamEvent::Started { .. } | StreamEvent::BlockStart { .. } | StreamEvent::BlockStop { .. } => {}
+            StreamEvent::Started { .. }
+            | StreamEvent::Limits(_)
+            | StreamEvent::BlockStart { .. }
+            | StreamEvent::BlockStop { .. } => {}
         }
         self.has_begun = true;
     }
@@ -226,6 +256,8 @@ struct Blocks<'a> {
     session: SessionId,
     previews: &'a Previews,
     ids: BTreeMap<usize, EventId>,
+    /// What the headers said about the provider's limits.
+    limits: Vec<RateBucket>,
 }
 
 impl Blocks<'_> {
@@ -243,6 +275,7 @@ impl Blocks<'_> {
                     self.previews.delta(self.session, *id, &text);
                 }
             }
+            StreamEvent::Limits(limits) => self.limits = limits,
             StreamEvent::Started { .. } | StreamEvent::InputDelta { .. } | StreamEvent::BlockStop { .. } => {}
         }
     }

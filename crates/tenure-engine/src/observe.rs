@@ -163,7 +163,7 @@ pub(crate) struct Attempt {
 impl Attempt {
     /// A piece of the answer came.
     pub(crate) fn piece(&mut self, event: &StreamEvent) {
-        let is_content = !matches!(event, StreamEvent::Started { .. });
+        let is_content = !matches!(event, StreamEvent::Started { .. } | StreamEvent::Limits(_));
         if is_content && !std::mem::replace(&mut self.has_begun, true) {
             self.observer.meters.first_chunk(&self.labels, self.started.elapsed());
         }

@@ -16,6 +16,7 @@ use crate::timers::Timers;
 use crate::tool_run::Runner;
 use crate::tools::Tools;
 use crate::trust::Trust;
+use crate::upstreams::Upstreams;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub(crate) struct Services {
     pub(crate) timers: Timers,
     pub(crate) locks: Locks,
     pub(crate) trust: Trust,
+    pub(crate) upstreams: Upstreams,
     /// No new claims; leases are given back at step boundaries.
     pub(crate) stopping: CancellationToken,
     /// Running steps are given up.

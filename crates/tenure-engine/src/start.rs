@@ -14,6 +14,7 @@ use crate::services::Services;
 use crate::timers::Timers;
 use crate::tools::Tools;
 use crate::trust::Trust;
+use crate::upstreams::Upstreams;
 use crate::worker::{self, Ended};
 use crate::{ids, internal};
 use std::net::SocketAddr;
@@ -90,6 +91,7 @@ impl Worker {
             timers: Timers::default(),
             locks,
             trust,
+            upstreams: Upstreams::default(),
             stopping: CancellationToken::new(),
             grace_over: CancellationToken::new(),
             fenced: CancellationToken::new(),

@@ -6,7 +6,7 @@ use crate::held::HeldLease;
 use crate::observe::LeaseSpan;
 use crate::sandboxes::Closing;
 use crate::services::Services;
-use crate::{ids, node, timers};
+use crate::{conditions, ids, node, timers};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::Invalid;
@@ -44,6 +44,7 @@ pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Res
     duties.spawn(node::controls(services.clone()));
     duties.spawn(node::sweep(services.clone()));
     duties.spawn(timers::run(services.clone()));
+    duties.spawn(conditions::run(services.clone()));
     duties.spawn(crate::sandboxes::reap(services.clone()));
     tokio::select! {
         () = stop.cancelled() => {}

@@ -12,6 +12,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete, plain, unreachable};
+use tenure_core::pace::buckets;
 use tenure_core::redact::Masker;
 use tenure_core::{Answer, Prompt};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -134,6 +135,11 @@ impl HttpModel {
         }
         let request_id = header(reply.headers(), "request-id").or_else(|| header(reply.headers(), "x-request-id"));
         on_event(StreamEvent::Started { request_id: request_id.clone() });
+        let (status, headers) = (reply.status().as_u16(), texts(reply.headers()));
+        let limits = buckets(&Reply { status, body: "", headers: &headers });
+        if !limits.is_empty() {
+            on_event(StreamEvent::Limits(limits));
+        }
         let mut answer = read(reply, &mut *decoder, first_byte, timeouts, on_event).await.map_err(|mut failure| {
             failure.request_id = failure.request_id.or_else(|| request_id.clone());
             failure.status = failure.status.or(Some(200));
@@ -278,11 +284,7 @@ fn is_stream(reply: &reqwest::Response) -> bool {
 /// The failure that a reply other than a stream is (case O-018: a page with status 200 too).
 async fn refusal(mut reply: reqwest::Response, idle: Duration) -> Failure {
     let status = reply.status().as_u16();
-    let headers: Vec<(String, String)> = reply
-        .headers()
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
-        .collect();
+    let headers = texts(reply.headers());
     let mut body = Vec::new();
     let read = async {
         while body.len() < MAX_ERROR_BYTES
@@ -294,6 +296,13 @@ async fn refusal(mut reply: reqwest::Response, idle: Duration) -> Failure {
     // Status and headers are worth more than the rest of a body that does not come.
     let _ = timeout(idle, read).await;
     classify(&Reply { status, body: &String::from_utf8_lossy(&body), headers: &headers })
+}
+
+/// The headers that are text.
+fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text =
+        |(name, value): (&HeaderName, &HeaderValue)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()));
+    headers.iter().filter_map(text).collect()
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 use tenure_core::failure::{Class, Failure, plain};
+use tenure_core::pace::RateBucket;
 use tenure_core::{Answer, ModelFacts, Price, Prompt, SessionId, validate};
 
 /// Finds models by the names that agents use.
@@ -44,6 +45,8 @@ pub struct Resolved {
     pub model: Arc<dyn Model>,
     /// `provider/name`.
     pub full_name: String,
+    /// Names the key that its calls use: conditions are shared by all who use it.
+    pub credential: String,
     /// The name of the model as the provider knows it.
     pub model_name: String,
     /// What it costs, if the configuration says so.
@@ -73,6 +76,8 @@ pub struct CallContext {
 pub enum StreamEvent {
     /// The provider has begun to answer.
     Started { request_id: Option<String> },
+    /// What the headers of the reply say about the provider's limits.
+    Limits(Vec<RateBucket>),
     /// A block begins.
     BlockStart { index: usize, kind: BlockPreview },
     /// More text of a text block.

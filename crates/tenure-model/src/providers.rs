@@ -116,6 +116,11 @@ impl Models for Providers {
         };
         let (provider, model_name) = self.find(name)?;
         let full_name = format!("{}/{model_name}", provider.name);
+        // A scenario has no key: it shares nothing with others of its provider.
+        let credential = match provider.config.dialect {
+            DialectName::Script => full_name.clone(),
+            _ => provider.name.clone(),
+        };
         let model: Arc<dyn Model> = match provider.config.dialect {
             DialectName::Anthropic
             | DialectName::OpenAi
@@ -133,6 +138,7 @@ impl Models for Providers {
         Ok(Resolved {
             model,
             full_name,
+            credential,
             model_name: model_name.to_owned(),
             price: provider.config.price(model_name),
             max_output_tokens: provider.config.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),

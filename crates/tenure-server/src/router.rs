@@ -3,8 +3,8 @@
 use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
-    agents, approvals, callbacks, control, environments, events, explain, files, health, metrics, nodes, outputs,
-    sessions, stream, timeline,
+    agents, approvals, callbacks, conditions, control, environments, events, explain, files, health, metrics, nodes,
+    outputs, sessions, stream, timeline,
 };
 use crate::state::ServerState;
 use axum::Router;
@@ -70,6 +70,9 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/files/archive", get(files::export).put(files::import)),
         ("/v1/sessions/{session_id}/outputs/{tool_use_id}", get(outputs::get)),
         ("/v1/approvals", get(approvals::list)),
+        ("/v1/conditions", get(conditions::list)),
+        ("/v1/conditions/{condition_id}/probe", post(conditions::probe)),
+        ("/v1/conditions/{condition_id}/clear", post(conditions::clear)),
         ("/v1/nodes", get(nodes::list)),
         ("/metrics", get(metrics::get)),
     ]

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod callbacks;
+pub(crate) mod conditions;
 pub(crate) mod control;
 pub(crate) mod environments;
 pub(crate) mod events;

@@ -3,6 +3,7 @@
 mod allocations;
 mod commits;
 mod decoders;
+mod outage;
 mod previews;
 mod sandbox;
 mod start;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub(crate) const NAMES: [&str; 6] = ["commits", "steps", "previews", "sandbox", "start", "decoders"];
+pub(crate) const NAMES: [&str; 7] = ["commits", "steps", "previews", "sandbox", "start", "decoders", "outage"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
@@ -88,6 +89,7 @@ pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Res
         "previews" => previews::run(&folder).await,
         "sandbox" => sandbox::run(&folder).await,
         "start" => start::run(&folder).await,
+        "outage" => outage::run(&folder).await,
         other => bail!("there is no bench {other:?}; there are: {}", NAMES.join(", ")),
     };
     let _ = std::fs::remove_dir_all(&folder);

@@ -90,6 +90,8 @@ pub(crate) enum Command {
     Approve(commands::approve::Approve),
     /// Refuse a tool call that waits for an answer.
     Deny(commands::deny::Deny),
+    /// What upstreams refuse: list it, probe, clear.
+    Conditions(commands::conditions::Conditions),
     /// Hold a session at its next step; inputs are kept.
     Pause(commands::control::Control),
     /// Let a paused or waiting session go on now.
@@ -160,6 +162,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Approvals(command) => command.run(common).await,
         Command::Approve(command) => command.run(common).await,
         Command::Deny(command) => command.run(common).await,
+        Command::Conditions(command) => command.run(common).await,
         Command::Pause(command) => command.run(common, commands::control::Action::Pause).await,
         Command::Resume(command) => command.run(common, commands::control::Action::Resume).await,
         Command::Cancel(command) => command.run(common, commands::control::Action::Cancel).await,

@@ -7,6 +7,7 @@ pub(crate) mod bench;
 pub(crate) mod budget;
 pub(crate) mod cat;
 pub(crate) mod completions;
+pub(crate) mod conditions;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod cp;

@@ -63,9 +63,16 @@ pub(crate) fn summary(event: &Value) -> String {
         }
         "session.wait_resolved" => brief(text(event, "resolution")),
         "session.callback_created" => brief(&format!("{} …{}", text(event, "label"), tail(text(event, "callback_id")))),
+        "session.condition" => {
+            brief(&format!("{}: {} {}", text(event, "model"), text(event, "class"), text(event, "message")))
+        }
         "session.wait_started" => brief(&wait(event.get("wait").unwrap_or(&Value::Null))),
         "span.model_request_start" => {
-            brief(&format!("{}, attempt {}", text(event, "model"), compact(&event["attempt"])))
+            let instead = match event["instead_of"]["model"].as_str() {
+                Some(model) => format!(" instead of {model} ({})", text(&event["instead_of"], "class")),
+                None => String::new(),
+            };
+            brief(&format!("{}, attempt {}{instead}", text(event, "model"), compact(&event["attempt"])))
         }
         "span.model_request_end" => {
             let failed =

@@ -376,6 +376,29 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::Page("Approval"),
     )
     .query(&["limit", "page"]),
+    operation(
+        "get",
+        "/v1/conditions",
+        "listConditions",
+        "Lists what upstreams refuse just now, and how many sessions wait on it.",
+        Reply::Page("Condition"),
+    ),
+    operation(
+        "post",
+        "/v1/conditions/{condition_id}/probe",
+        "probeCondition",
+        "Has one waiting session try at once.",
+        Reply::One("Condition"),
+    )
+    .person(),
+    operation(
+        "post",
+        "/v1/conditions/{condition_id}/clear",
+        "clearCondition",
+        "Lets go of all who wait, slowly at first.",
+        Reply::One("Condition"),
+    )
+    .person(),
     operation("get", "/v1/nodes", "listNodes", "Lists the nodes of the installation.", Reply::Page("Node")),
     operation("get", "/metrics", "getMetrics", "Gives what was counted, as text for a scraper.", Reply::Bytes)
         .query(&["nodes"])

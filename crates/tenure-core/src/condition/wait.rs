@@ -5,7 +5,7 @@ use crate::event::{Body, Draft};
 use crate::failure::Class;
 use crate::session::Session;
 use crate::time::{Millis, Timestamp};
-use crate::wait::{Wait, WaitKind};
+use crate::wait::{Resolution, Wait, WaitKind};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -25,6 +25,13 @@ pub fn met(session: &Session, condition: &Condition, model: &str, random: u64, n
         Draft::of_step(step, Body::WaitStarted { wait }),
         Draft::new(Body::StatusRescheduled),
     ]
+}
+
+/// The events of a session whose turn has come.
+pub fn let_go(session: &Session) -> Vec<Draft> {
+    let mut drafts = alloc::vec![Draft::new(Body::WaitResolved { resolution: Resolution::Due })];
+    drafts.extend(crate::next::running(session));
+    drafts
 }
 
 /// Turns the wait of a failed attempt into one for the condition that it met; a session that gave up

@@ -59,7 +59,8 @@ fn reset(reply: &Reply<'_>, date: Option<i64>) -> Option<Millis> {
     buckets.max().or_else(|| at_reset(reply.header("anthropic-ratelimit-unified-reset")?, date))
 }
 
-fn at_reset(text: &str, date: Option<i64>) -> Option<Millis> {
+/// How long until a reset, in any of its forms.
+pub(crate) fn at_reset(text: &str, date: Option<i64>) -> Option<Millis> {
     if rfc3339(text).is_some() || http_date(text).is_some() {
         return until(text, date);
     }
@@ -163,7 +164,7 @@ fn month(name: &str) -> Option<i64> {
 
 /// Seconds since 1970 of a date in any of the three forms of HTTP: `Wed, 21 Oct 2026 07:28:00 GMT`,
 /// `Wednesday, 21-Oct-26 07:28:00 GMT`, `Wed Oct 21 07:28:00 2026`.
-fn http_date(text: &str) -> Option<i64> {
+pub(crate) fn http_date(text: &str) -> Option<i64> {
     let parts: [&str; 6] = words(text)?;
     match parts {
         [_, day, name, year, time, "GMT" | "UTC"] => seconds(year.parse().ok()?, month(name)?, day.parse().ok()?, time),

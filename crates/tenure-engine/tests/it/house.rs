@@ -141,6 +141,13 @@ impl House {
         Self { store, tenant, data, scenarios, agent, next_id: 1_000 }
     }
 
+    /// Changes the agent of the sessions that are made from now on.
+    pub(crate) async fn change_agent(&mut self, change: impl FnOnce(&mut Agent)) {
+        change(&mut self.agent);
+        self.agent.version += 1;
+        self.agent = self.store.put_agent(self.agent.clone(), None).await.unwrap();
+    }
+
     fn id(&mut self) -> u128 {
         self.next_id += 1;
         self.next_id
@@ -181,7 +188,7 @@ impl House {
 
     pub(crate) async fn session(&mut self) -> SessionId {
         let id = SessionId::from_bits(self.id() << 16);
-        let agent = AgentRef { id: self.agent.id, version: 1 };
+        let agent = AgentRef { id: self.agent.id, version: self.agent.version };
         let session = Session::new(id, self.tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
         let new = NewSession { session, metadata: BTreeMap::new(), inputs: vec![], idempotency: None };
         self.store.create(new).await.unwrap();

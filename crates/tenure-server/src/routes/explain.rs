@@ -9,11 +9,13 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::json;
 use std::sync::Arc;
-use tenure_api::explain::WireExplanation;
+use tenure_api::condition;
+use tenure_api::explain::{WireExplanation, WireUnblock};
 use tenure_api::limits::dollars;
 use tenure_api::time;
+use tenure_core::condition::Stage;
 use tenure_core::{Phase, Position, Session, Timestamp, WaitKind, Which, explain};
-use tenure_store::{Node, SessionView, State as Queue};
+use tenure_store::{ConditionView, Node, SessionView, State as Queue};
 
 /// `GET /v1/sessions/{session_id}/explain`
 pub(crate) async fn get(
@@ -28,10 +30,40 @@ pub(crate) async fn get(
     if let Some(WaitKind::Budget { which }) = view.session.wait.as_ref().map(|wait| &wait.kind) {
         raise_limit(&view.session, *which, state.store().now().await?, &mut wire);
     }
+    if let Some(id) = view.session.waits_on().filter(|_| view.state == Queue::Parked) {
+        let views = state.store().conditions(Some(caller.tenant.clone())).await?;
+        if let Some(condition) = views.iter().find(|view| view.condition.id == id) {
+            name_condition(condition, &mut wire);
+        }
+    }
     if let Some(why) = view.node.filter(|_| view.state == Queue::Leased).and_then(|node| state.previews.silence(node)) {
         wire.text.push_str(&format!(" Its previews do not come here: {why}; its events do."));
     }
     Ok(Json(wire))
+}
+
+/// Names the shared condition, and what ends it.
+fn name_condition(view: &ConditionView, wire: &mut WireExplanation) {
+    let condition = &view.condition;
+    let others = match view.waiting {
+        0 | 1 => String::new(),
+        count => format!(" {} other sessions wait too.", count - 1),
+    };
+    let said = if condition.message.is_empty() {
+        String::new()
+    } else {
+        format!(" It said: {}.", condition.message.trim_end_matches('.'))
+    };
+    wire.text = format!("{}{said}{others} Everything is kept.", condition::sentence(condition));
+    wire.until = (condition.stage == Stage::Open).then(|| time::write(condition.probe_at));
+    for (text, path) in [("have one session try now", "probe"), ("let all go, because it is mended", "clear")] {
+        wire.unblock.push(WireUnblock {
+            text: text.into(),
+            method: "POST".into(),
+            path: format!("/v1/conditions/{}/{path}", condition.id),
+            body: json!({}),
+        });
+    }
 }
 
 /// Names a limit that would do, so that the request can be sent as it is: twice the one that is

@@ -3,6 +3,7 @@
 
 mod callbacks;
 mod catalog;
+mod conditions;
 mod events;
 mod faulty;
 mod files;

@@ -127,6 +127,10 @@ fn arguments(way: &Value, session: &Value) -> Vec<(Vec<String>, String)> {
     match path.rsplit('/').next().unwrap_or(path) {
         "resume" => vec![one(&["resume", short], effect)],
         "cancel" => vec![one(&["cancel", short], effect)],
+        action @ ("probe" | "clear") if path.starts_with("/v1/conditions/") => {
+            let id = path.split('/').nth(3).unwrap_or_default();
+            vec![one(&["conditions", action, tail(id)], effect)]
+        }
         "budget" => {
             let limits = way.get("body").and_then(Value::as_object).into_iter().flatten();
             let flags: Vec<String> = limits.filter_map(|(name, value)| limit(name, value)).flatten().collect();
@@ -200,6 +204,10 @@ mod tests {
         for (way, expected) in [
             (way("resume", json!({})), vec!["resume 0009z8"]),
             (way("cancel", json!({})), vec!["cancel 0009z8"]),
+            (
+                json!({ "text": "x", "method": "POST", "path": "/v1/conditions/cond_0004ab/probe", "body": {} }),
+                vec!["conditions probe 0004ab"],
+            ),
             (way("budget", json!({ "steps": 1000 })), vec!["budget 0009z8 --steps 1000"]),
             (way("budget", json!({ "tokens": 200 })), vec!["budget 0009z8 --tokens 200"]),
             (way("budget", json!({ "cost_usd": 0.5 })), vec!["budget 0009z8 --usd 0.5"]),

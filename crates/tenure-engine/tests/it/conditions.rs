@@ -1,0 +1,323 @@
+//! Conditions, circuits and fallback: what a session does when its upstream refuses everybody.
+
+use crate::house::{House, PATIENCE, check, options, said};
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tenure_core::condition::{Condition, Stage};
+use tenure_core::failure::{Class, Failure, plain};
+use tenure_core::pace::RateBucket;
+use tenure_core::*;
+use tenure_engine::{EventMasker, Folders, Sandboxes, Worker};
+use tenure_model::{BlockPreview, CallContext, ConfigProblem, Model, Models, Resolved, StreamEvent};
+use tenure_store::*;
+use tokio_util::sync::CancellationToken;
+
+/// A provider whose models answer as a test says: by name, until told otherwise.
+#[derive(Clone, Debug, Default)]
+struct Upstream {
+    says: Arc<Mutex<BTreeMap<String, Failure>>>,
+    limits: Arc<Mutex<Vec<RateBucket>>>,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+#[derive(Debug)]
+struct OneModel(Upstream, String);
+
+impl Upstream {
+    /// What this model answers from now on; an answer for `None`.
+    fn says(&self, model: &str, failure: Option<Failure>) {
+        let mut says = self.says.lock().unwrap();
+        match failure {
+            Some(failure) => says.insert(model.to_owned(), failure),
+            None => says.remove(model),
+        };
+    }
+
+    fn calls_of(&self, model: &str) -> usize {
+        self.calls.lock().unwrap().iter().filter(|called| *called == model).count()
+    }
+}
+
+impl Models for Upstream {
+    fn resolve(&self, name: &str) -> Result<Resolved, ConfigProblem> {
+        let (credential, model_name) = name.split_once('/').expect("tests write provider/model");
+        Ok(Resolved {
+            model: Arc::new(OneModel(self.clone(), name.to_owned())),
+            full_name: name.to_owned(),
+            credential: credential.to_owned(),
+            model_name: model_name.to_owned(),
+            price: None,
+            max_output_tokens: 100,
+            facts: ModelFacts { context_window: None, max_request_bytes: 32 * 1024 * 1024 },
+        })
+    }
+}
+
+#[async_trait]
+impl Model for OneModel {
+    async fn call(
+        &self,
+        _: &Prompt,
+        _: &CallContext,
+        on_event: &mut (dyn FnMut(StreamEvent) + Send),
+    ) -> Result<Answer, Failure> {
+        let Self(upstream, model) = self;
+        upstream.calls.lock().unwrap().push(model.clone());
+        tokio::task::yield_now().await;
+        if let Some(failure) = upstream.says.lock().unwrap().get(model) {
+            return Err(failure.clone());
+        }
+        on_event(StreamEvent::Limits(upstream.limits.lock().unwrap().clone()));
+        on_event(StreamEvent::BlockStart { index: 0, kind: BlockPreview::Text });
+        let kind = BlockKind::Text { text: model.clone() };
+        Ok(Answer {
+            dialect: "test".into(),
+            model: model.clone(),
+            blocks: vec![AnswerBlock { id: None, kind, raw: Vec::new() }],
+            stop: AnswerStop::EndTurn,
+            usage: Usage::default(),
+            request_id: None,
+        })
+    }
+}
+
+fn refusal(class: Class, status: u16) -> Failure {
+    Failure { status: Some(status), ..plain(class, "refused") }
+}
+
+struct Run {
+    house: House,
+    upstream: Upstream,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<Result<tenure_engine::Ended, Error>>,
+}
+
+impl Run {
+    /// A worker whose agent calls the first of these models, and falls back to the others.
+    async fn new(models: &[&str]) -> Self {
+        let mut house = House::new("").await;
+        let names: Vec<String> = models.iter().map(|model| (*model).to_owned()).collect();
+        house
+            .change_agent(|agent| (agent.model, agent.fallback_models) = (names[0].clone(), names[1..].to_vec()))
+            .await;
+        let upstream = Upstream::default();
+        let folders = Folders { data: house.path().to_owned() };
+        let sandboxes = Arc::new(Sandboxes::new(Vec::new(), folders, Vec::new()));
+        let models = Arc::new(upstream.clone());
+        let worker =
+            Worker::start(house.store.clone(), models, sandboxes, EventMasker::default(), options(house.path()))
+                .await
+                .unwrap();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(worker.run(stop.clone()));
+        Self { house, upstream, stop, task }
+    }
+
+    async fn ask(&mut self) -> SessionId {
+        let session = self.house.session().await;
+        self.house.say(session, "go").await;
+        session
+    }
+
+    /// Waits until the only condition is as `is_so` wants it.
+    async fn until_condition(&self, is_so: impl Fn(&ConditionView) -> bool) -> Condition {
+        let mut hints = self.house.store.hints();
+        let wait = async {
+            loop {
+                if let [view] = &self.house.store.conditions(None).await.unwrap()[..]
+                    && is_so(view)
+                {
+                    return view.condition.clone();
+                }
+                let _ = tokio::time::timeout(std::time::Duration::from_millis(50), hints.recv()).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(condition) => condition,
+            Err(_) => panic!("never so: {:#?}", self.house.store.conditions(None).await),
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+fn attempts(log: &[Event]) -> Vec<(String, Option<InsteadOf>)> {
+    let attempt = |event: &Event| match &event.body {
+        Body::SpanStart { model, instead_of, .. } => Some((model.clone(), instead_of.clone())),
+        _ => None,
+    };
+    log.iter().filter_map(attempt).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_022_a_rotated_key_parks_its_runs_and_one_probe_lets_them_go() {
+    const RUNS: usize = 60;
+    let mut run = Run::new(&["p/m"]).await;
+    run.upstream.says("p/m", Some(refusal(Class::Credential, 401)));
+    let mut sessions = Vec::new();
+    for _ in 0..RUNS {
+        sessions.push(run.ask().await);
+    }
+    let condition = run.until_condition(|view| view.waiting == RUNS as u64).await;
+    assert_eq!((condition.class, condition.key.model.as_deref()), (Class::Credential, None), "of the key, not a model");
+    let refused = run.upstream.calls_of("p/m");
+    assert!(refused <= 8, "as many as were on the way at once, and no retry: {refused}");
+    let view = run.house.store.session(&run.house.tenant, sessions[0]).await.unwrap().unwrap();
+    assert_eq!((view.session.phase(), view.session.status), (Phase::BackingOff, Status::Rescheduling));
+
+    run.upstream.says("p/m", None);
+    run.house.store.hasten_condition(condition.id).await.unwrap();
+    for session in &sessions {
+        run.house.until(*session, Phase::Idle).await;
+        let log = run.house.log(*session).await;
+        assert_eq!(said(&log), ["p/m"]);
+        check(&log);
+    }
+    assert_eq!(run.upstream.calls_of("p/m"), refused + RUNS, "each of them once more");
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_005_an_empty_account_is_not_asked_again_until_somebody_says_so() {
+    let mut run = Run::new(&["p/m"]).await;
+    run.upstream.says("p/m", Some(refusal(Class::Quota, 429)));
+    let session = run.ask().await;
+    let condition = run.until_condition(|view| view.waiting == 1).await;
+    let log = run.house.log(session).await;
+    assert!(log.iter().any(|event| matches!(event.body, Body::Condition { condition: id, .. } if id == condition.id)));
+    // A message does not make it try: it waits in line again, and nothing was sent.
+    run.house.say(session, "hello?").await;
+    run.house
+        .until_log(session, |log| log.iter().filter(|event| matches!(event.body, Body::Condition { .. })).count() == 2)
+        .await;
+    assert_eq!(run.upstream.calls_of("p/m"), 1);
+    let steps = run.house.store.session(&run.house.tenant, session).await.unwrap().unwrap().session.budget.steps;
+    assert_eq!(steps, 1, "what was not sent is not counted");
+    // An operator's word does, and it is refused once more.
+    run.house.send(session, InputBody::Resume).await;
+    run.until_condition(|view| view.condition.refusals == 2 && view.waiting == 1).await;
+    assert_eq!(run.upstream.calls_of("p/m"), 2);
+    run.upstream.says("p/m", None);
+    run.house.store.clear_condition(condition.id).await.unwrap();
+    run.house.until(session, Phase::Idle).await;
+    assert_eq!(run.upstream.calls_of("p/m"), 3);
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_021_a_retired_model_is_replaced_at_once_and_not_asked_again_until_it_is_back() {
+    let mut run = Run::new(&["p/old", "p/new"]).await;
+    run.upstream.says("p/old", Some(refusal(Class::Config, 404)));
+    let session = run.ask().await;
+    run.house.until(session, Phase::Idle).await;
+    run.house.say(session, "again").await;
+    let is_second = |log: &[Event]| said(log).len() == 2;
+    let log = run.house.until_log(session, is_second).await;
+    let instead_of = Some(InsteadOf { model: "p/old".into(), class: Class::Config });
+    assert_eq!(
+        attempts(&log),
+        [("p/old".into(), None), ("p/new".into(), instead_of.clone()), ("p/new".into(), instead_of)],
+        "the log says which one answered, and why"
+    );
+    assert!(!log.iter().any(|event| matches!(event.body, Body::WaitStarted { .. })), "nobody waited");
+    let condition = run.until_condition(|_| true).await;
+    run.upstream.says("p/old", None);
+    run.house.store.clear_condition(condition.id).await.unwrap();
+    run.until_condition(|view| view.condition.stage == Stage::Releasing).await;
+    // The worker hears of it with its next look; a session that is quicker asks the other one.
+    for turn in 3..20 {
+        run.house.until(session, Phase::Idle).await;
+        run.house.say(session, "and now?").await;
+        let log = run.house.until_log(session, |log| said(log).len() == turn).await;
+        check(&log);
+        if said(&log).last().is_some_and(|text| text == "p/old") {
+            assert_eq!(attempts(&log).last(), Some(&("p/old".into(), None)), "back at the first choice");
+            return run.end().await;
+        }
+    }
+    panic!("never back at the first choice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_002_an_overloaded_provider_is_left_for_another_at_once_and_cools_down() {
+    let mut run = Run::new(&["p/m", "q/m"]).await;
+    // As the first event of a stream: status 200, nothing reached a client.
+    run.upstream.says("p/m", Some(refusal(Class::Transient, 200)));
+    run.house
+        .change_agent(|agent| agent.policies.retry = retry::Policy { max_attempts: 4, base: 60_000, cap: 60_000 })
+        .await;
+    let (one, other) = (run.ask().await, run.ask().await);
+    for session in [one, other] {
+        let log = run.house.until_log(session, |log| !said(log).is_empty()).await;
+        assert_eq!(said(&log), ["q/m"]);
+        assert!(!log.iter().any(|event| matches!(event.body, Body::WaitStarted { .. })));
+        check(&log);
+    }
+    let third = run.ask().await;
+    let log = run.house.until_log(third, |log| !said(log).is_empty()).await;
+    let instead_of = Some(InsteadOf { model: "p/m".into(), class: Class::Transient });
+    assert_eq!(attempts(&log), [("q/m".into(), instead_of)], "it is not asked while it cools down");
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_023_four_attempts_are_four_requests_and_each_is_in_the_log() {
+    let mut run = Run::new(&["p/m"]).await;
+    run.upstream.says("p/m", Some(refusal(Class::RateLimit, 429)));
+    let session = run.ask().await;
+    run.house.until(session, Phase::NeedsYou).await;
+    assert_eq!(run.upstream.calls_of("p/m"), 4);
+    let log = run.house.log(session).await;
+    let numbers: Vec<u32> = log
+        .iter()
+        .filter_map(|event| match event.body {
+            Body::SpanStart { attempt, .. } => Some(attempt),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(numbers, [1, 2, 3, 4]);
+    let ends = log.iter().filter(|event| matches!(event.body, Body::SpanEnd { is_error: true, .. })).count();
+    assert_eq!(ends, 4);
+    check(&log);
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_failures_in_a_row_open_the_circuit_for_everybody() {
+    let mut run = Run::new(&["p/m"]).await;
+    run.house
+        .change_agent(|agent| agent.policies.retry = retry::Policy { max_attempts: 40, base: 1, cap: 60_000 })
+        .await;
+    run.upstream.says("p/m", Some(refusal(Class::Transient, 529)));
+    let session = run.ask().await;
+    run.until_condition(|view| view.condition.class == Class::Transient && view.waiting == 1).await;
+    run.upstream.says("p/m", None);
+    run.house.until(session, Phase::Idle).await;
+    let log = run.house.log(session).await;
+    let backoffs = log
+        .iter()
+        .filter(|event| matches!(&event.body, Body::WaitStarted { wait: Wait { kind: WaitKind::Backoff { .. }, .. } }));
+    assert_eq!(backoffs.count(), 4, "the fifth failure in a row is everybody's");
+    check(&log);
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_the_headers_show_as_used_up_is_not_tried() {
+    let mut run = Run::new(&["p/m"]).await;
+    let bucket = RateBucket { name: "requests".into(), limit: Some(60), remaining: 0, resets_in: Some(600_000) };
+    *run.upstream.limits.lock().unwrap() = vec![bucket];
+    let first = run.ask().await;
+    run.house.until(first, Phase::Idle).await;
+    let condition = run.until_condition(|_| true).await;
+    assert!(condition.probe_at.since(condition.opened_at) >= 600_000);
+    let second = run.ask().await;
+    run.until_condition(|view| view.waiting == 1).await;
+    assert_eq!(run.upstream.calls_of("p/m"), 1, "the provider never had to say no");
+    assert_eq!(attempts(&run.house.log(second).await), []);
+    run.end().await;
+}
