@@ -38,7 +38,7 @@ async fn z_06_the_scopes_of_routes_are_these() {
     assert!(of(Scope::Read).all(|operation| operation.method == "get"));
     assert!(of(Scope::Client).all(|operation| operation.method != "get"));
     let of_persons: Vec<&str> = of(Scope::Person).map(|operation| operation.id).collect();
-    assert_eq!(of_persons, ["writeFile", "writeArchive"]);
+    assert_eq!(of_persons, ["writeFile", "writeArchive", "probeCondition", "clearCondition"]);
 }
 
 #[tokio::test]
