@@ -3,6 +3,7 @@
 mod allocations;
 mod commits;
 mod decoders;
+mod fanout;
 mod previews;
 mod sandbox;
 mod start;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub(crate) const NAMES: [&str; 6] = ["commits", "steps", "previews", "sandbox", "start", "decoders"];
+pub(crate) const NAMES: [&str; 7] = ["commits", "steps", "previews", "fanout", "sandbox", "start", "decoders"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
@@ -86,6 +87,7 @@ pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Res
         "decoders" => decoders::run(),
         "steps" => steps::run(&folder).await,
         "previews" => previews::run(&folder).await,
+        "fanout" => fanout::run(&folder).await,
         "sandbox" => sandbox::run(&folder).await,
         "start" => start::run(&folder).await,
         other => bail!("there is no bench {other:?}; there are: {}", NAMES.join(", ")),

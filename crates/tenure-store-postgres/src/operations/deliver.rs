@@ -1,10 +1,10 @@
 //! Appends inputs to an inbox. What becomes of each is decided here, under the lock of the head
 //! (hazard Z-25), by the core.
 
-use crate::operations::idempotency;
+use crate::operations::{idempotency, sessions};
 use crate::params::{key, number, params, tenant_text};
-use crate::payloads::Kept;
-use crate::rows::{Stored, count, shard};
+use crate::payloads::{self, Kept};
+use crate::rows::{self, Stored, count, shard};
 use crate::statements as sql;
 use crate::transact::Tx;
 use crate::trouble::{Trouble, corrupt};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
-use tenure_store::{Error, Hint, Idempotency, Kind};
+use tenure_store::{Error, Hint, Idempotency, Kind, Notes};
 use uuid::Uuid;
 
 /// Rows of a log that are looked through for an input whose delivery may have been committed.
@@ -32,6 +32,7 @@ pub(crate) struct Letters {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
     pub(crate) inputs: Vec<NewInput>,
+    pub(crate) notes: Option<Notes>,
     pub(crate) idempotency: Option<Idempotency>,
 }
 
@@ -69,9 +70,31 @@ pub(crate) async fn deliver(tx: &mut Tx, letters: &Letters) -> Result<(Vec<Slip>
     let body: String = tx.link.one(sql::BODY, params![shard(*id), key(id.bits())]).await?.get(0);
     let session = stored::decode_session(&body).map_err(|error| corrupt(id, error))?;
     let slips = add(tx, tenant, &session, head, inputs).await?;
+    if let Some(notes) = &letters.notes {
+        annotate(tx, tenant, &session, notes).await?;
+    }
     let result = Value::Array(slips.iter().zip(inputs).map(|(slip, input)| note(slip, &input.body)).collect());
     idempotency::remember(tx, tenant, letters.idempotency.as_ref(), &result).await?;
     Ok((slips, false))
+}
+
+/// Changes the client's notes, and puts an input that tells of them into the inbox of a session that has
+/// not ended, and is not about to.
+async fn annotate(tx: &mut Tx, tenant: &TenantId, session: &Session, notes: &Notes) -> Result<(), Trouble> {
+    let id = session.id;
+    let row = tx.link.first(sql::METADATA, params![shard(id), key(id.bits()), tenant_text(tenant)]).await?;
+    let row = row.ok_or_else(|| Error::new(Kind::NotFound, format!("session {id} does not exist")))?;
+    let Some(after) = notes.apply(&rows::metadata(row.get(0))?) else { return Ok(()) };
+    let body = InputBody::Metadata(after.clone());
+    if accept(session, &queued(tx, id).await?, &body, tx.now) != Err(Refused::Ended) {
+        let text = stored::encode_input(&Input { id: notes.id, at: tx.now, body: body.clone() });
+        let kept = payloads::keep(&tx.link, tenant, &text).await?;
+        to_head(tx, tenant, session, &[NewInput { id: notes.id, body, kept }]).await?;
+    }
+    let row = params![shard(id), key(id.bits()), sessions::encode(&after)?, tx.now.0];
+    tx.link.run(sql::SET_METADATA, row).await?;
+    tx.changed(id);
+    Ok(())
 }
 
 /// Delivers to a session whose head is known; all or nothing.
@@ -204,7 +227,11 @@ async fn queued(tx: &Tx, session: SessionId) -> Result<Vec<Input>, Trouble> {
 
 fn is_plain(body: &InputBody) -> bool {
     match body {
-        InputBody::Message { .. } | InputBody::System { .. } | InputBody::Title(_) | InputBody::Limits(_) => true,
+        InputBody::Message { .. }
+        | InputBody::System { .. }
+        | InputBody::Title(_)
+        | InputBody::Metadata(_)
+        | InputBody::Limits(_) => true,
         InputBody::Interrupt
         | InputBody::Confirmation { .. }
         | InputBody::CustomResult { .. }
