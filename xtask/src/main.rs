@@ -74,6 +74,9 @@ fn test() -> Result<()> {
     if !std::path::Path::new("/usr/lib/postgresql").exists() {
         machine::install(&["postgresql"]);
     }
+    if !machine::nginx(&run::target().join("tmp").join("nginx")) {
+        left_out.push("the test behind nginx: there is no nginx, and none could be fetched".to_owned());
+    }
     cargo("run the tests", &["test", "--workspace"])?;
     left_out.extend(std::fs::read_to_string(&no_server).unwrap_or_default().lines().map(str::to_owned));
     left_out.extend(std::fs::read_to_string(&unsafe_here).unwrap_or_default().lines().map(str::to_owned));

@@ -8,14 +8,16 @@ mod wait;
 pub use read::{MAX_EVENTS, read_events, read_message};
 pub use wait::WireWait;
 
-use crate::limits::{WireLimits, dollars};
+use crate::limits::{WireBudget, WireLimits, dollars};
+use crate::session::WireUsage;
 use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use tenure_core::failure::Class;
 use tenure_core::{
-    Block, Body, Decision, Effect, End, Event, Input, InputBody, InsteadOf, Json, Measured, Outcome, Permission,
-    Purpose, Resolution, Stop, Update, Usage,
+    Block, Body, Budget, Decision, Effect, End, Event, Input, InputBody, InsteadOf, Json, Limits, Measured, Outcome,
+    Permission, Purpose, Resolution, Stop, Update, Usage,
 };
 
 /// Header of a stream's reply: the `seq` after which the stream begins. A reader of a live stream
@@ -156,7 +158,11 @@ pub enum WireBody {
         update: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<BTreeMap<String, String>>,
     },
+    #[serde(rename = "session.usage")]
+    Usage { usage: WireUsage, budget: Option<WireBudget> },
     #[serde(rename = "environment.started")]
     EnvironmentStarted { driver: String, missing: Vec<String> },
     #[serde(rename = "environment.reset")]
@@ -368,6 +374,18 @@ impl WireBody {
             }
             Body::BudgetUpdated { limits } => Self::BudgetUpdated { limits: WireLimits::of(*limits) },
             Body::Updated { update } => updated(update),
+            Body::UsageSnapshot { usage, cost_usd_micros, has_unpriced, estimated, limit_usd_micros } => {
+                let used = Budget {
+                    usage: *usage,
+                    cost_usd_micros: *cost_usd_micros,
+                    has_unpriced: *has_unpriced,
+                    estimated_tokens: estimated.tokens,
+                    estimated_cost_usd_micros: estimated.cost_usd_micros.unwrap_or(0),
+                    ..Budget::default()
+                };
+                let limits = Limits { cost_usd_micros: *limit_usd_micros, ..Limits::NONE };
+                Self::Usage { usage: WireUsage::of(&used), budget: WireBudget::of(limits) }
+            }
             Body::EnvironmentStarted { driver, missing } => {
                 Self::EnvironmentStarted { driver: driver.clone(), missing: missing.clone() }
             }
@@ -390,6 +408,7 @@ impl WireBody {
             InputBody::Callback { .. }
             | InputBody::Limits(_)
             | InputBody::Title(_)
+            | InputBody::Metadata(_)
             | InputBody::Pause
             | InputBody::Resume
             | InputBody::Cancel
@@ -426,6 +445,7 @@ impl WireBody {
             Self::CallbackReceived { .. } => "session.callback_received",
             Self::BudgetUpdated { .. } => "session.budget_updated",
             Self::Updated { .. } => "session.updated",
+            Self::Usage { .. } => "session.usage",
             Self::EnvironmentStarted { .. } => "environment.started",
             Self::EnvironmentReset { .. } => "environment.reset",
             Self::Unknown => "unknown",
@@ -474,17 +494,18 @@ impl WireEnd {
     }
 }
 
-/// A preview: a block of an answer begins.
-pub fn preview_start(event_id: &str, event_type: &str) -> Value {
-    json!({"type": "event_start", "event": {"id": event_id, "type": event_type}})
+/// A preview: a block of an answer begins. `attempt` is ours: which try of the model call it is.
+pub fn preview_start(event_id: &str, event_type: &str, attempt: u32) -> Value {
+    json!({"type": "event_start", "event": {"id": event_id, "type": event_type}, "attempt": attempt})
 }
 
 /// A preview: more text of a block.
-pub fn preview_delta(event_id: &str, text: &str) -> Value {
+pub fn preview_delta(event_id: &str, text: &str, attempt: u32) -> Value {
     json!({
         "type": "event_delta",
         "event_id": event_id,
         "delta": {"type": "content_delta", "index": 0, "content": {"type": "text", "text": text}},
+        "attempt": attempt,
     })
 }
 
@@ -497,12 +518,14 @@ fn confirmation(tool_use_id: String, decision: &Decision) -> WireBody {
 }
 
 fn updated(update: &Update) -> WireBody {
-    let (update, title) = match update {
-        Update::Paused => ("paused", None),
-        Update::Resumed => ("resumed", None),
-        Update::Title(title) => ("title", Some(title.clone())),
+    let (update, title, metadata) = match update {
+        Update::Paused => ("paused", None, None),
+        Update::Resumed => ("resumed", None, None),
+        Update::Title(title) => ("title", Some(title.clone()), None),
+        // As the clients know it: absent when nothing is left.
+        Update::Metadata(notes) => ("metadata", None, (!notes.is_empty()).then(|| notes.clone())),
     };
-    WireBody::Updated { update: update.into(), title }
+    WireBody::Updated { update: update.into(), title, metadata }
 }
 
 fn blocks(content: &[Block]) -> Vec<Value> {

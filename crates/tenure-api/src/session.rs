@@ -9,7 +9,7 @@ use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{Agent, AgentId, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp};
+use tenure_core::{Agent, AgentId, Budget, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp};
 
 /// Longest title, in characters.
 const MAX_TITLE: usize = 512;
@@ -132,6 +132,27 @@ pub struct WireContext {
     pub max_tokens: Option<u64>,
 }
 
+impl WireUsage {
+    /// What was used.
+    pub fn of(budget: &Budget) -> Self {
+        let usage = budget.usage;
+        Self {
+            input_tokens: usage.input,
+            output_tokens: usage.output,
+            cache_read_input_tokens: usage.cache_read,
+            cache_creation: CacheCreation {
+                ephemeral_5m_input_tokens: usage.cache_write,
+                ephemeral_1h_input_tokens: 0,
+            },
+            list_cost: Money::of_micros(budget.cost_usd_micros),
+            cost_usd: dollars(budget.cost_usd_micros),
+            has_unpriced: budget.has_unpriced,
+            estimated_tokens: budget.estimated_tokens,
+            estimated_cost_usd: dollars(budget.estimated_cost_usd_micros),
+        }
+    }
+}
+
 /// Tokens written to the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are those of the SDKs")]
@@ -181,7 +202,6 @@ impl WireSession {
     /// A session as the API shows it.
     pub fn of(session: &Session, agent: &Agent, around: Surroundings<'_>) -> Self {
         let budget = session.budget;
-        let usage = budget.usage;
         let stop_reason = match &session.status {
             Status::Idle(stop) => Some(StopReason::of(stop)),
             Status::Running | Status::Rescheduling | Status::Terminated => None,
@@ -202,20 +222,7 @@ impl WireSession {
             updated_at: time::write(around.updated_at),
             archived_at: around.archived_at.map(time::write),
             budget: WireBudget::of(budget.limits),
-            usage: WireUsage {
-                input_tokens: usage.input,
-                output_tokens: usage.output,
-                cache_read_input_tokens: usage.cache_read,
-                cache_creation: CacheCreation {
-                    ephemeral_5m_input_tokens: usage.cache_write,
-                    ephemeral_1h_input_tokens: 0,
-                },
-                list_cost: Money::of_micros(budget.cost_usd_micros),
-                cost_usd: dollars(budget.cost_usd_micros),
-                has_unpriced: budget.has_unpriced,
-                estimated_tokens: budget.estimated_tokens,
-                estimated_cost_usd: dollars(budget.estimated_cost_usd_micros),
-            },
+            usage: WireUsage::of(&budget),
             stats: WireStats { duration_seconds: around.updated_at.since(session.created_at) as f64 / 1_000.0 },
             resources: Vec::new(),
             vault_ids: Vec::new(),

@@ -107,7 +107,8 @@ pub fn accept(session: &Session, queued: &[Input], input: &InputBody, now: Times
         | InputBody::Cancel
         | InputBody::Archive
         | InputBody::Limits(_)
-        | InputBody::Title(_) => Ok(Accepted::Append),
+        | InputBody::Title(_)
+        | InputBody::Metadata(_) => Ok(Accepted::Append),
     }
 }
 

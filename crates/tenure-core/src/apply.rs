@@ -163,7 +163,11 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             Update::Paused => session.is_paused = true,
             Update::Resumed => session.is_paused = false,
             Update::Title(title) => session.title.clone_from(title),
+            Update::Metadata(_) => {}
         },
+        Body::UsageSnapshot { usage, estimated, .. } => {
+            session.budget.told_tokens = usage.total().saturating_add(estimated.tokens);
+        }
         Body::UserInterrupt
         | Body::AgentMessage { .. }
         | Body::AgentThinking { .. }

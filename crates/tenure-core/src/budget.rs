@@ -1,6 +1,7 @@
 //! Budgets: limits of a session, and what it has used (promise P11).
 
 use crate::call::CallState;
+use crate::event::{Body, Draft};
 use crate::session::{Position, Session};
 use crate::time::{Millis, Timestamp};
 use crate::usage::Usage;
@@ -72,6 +73,8 @@ pub struct Budget {
     pub estimated_cost_usd_micros: u64,
     /// Tool calls that failed in a row.
     pub failures: u64,
+    /// Tokens that the newest snapshot in the log told of.
+    pub told_tokens: u64,
 }
 
 /// Which limit is reached.
@@ -187,6 +190,25 @@ impl Session {
     }
 }
 
+/// The snapshot that comes before an event with which the session becomes idle or ends, if it has used
+/// anything since the one before. A row of the log like any other, so that a list shows what a stream did.
+pub fn usage_due(session: &Session, next: &Body) -> Option<Draft> {
+    let budget = &session.budget;
+    let is_end = matches!(next, Body::StatusIdle { .. } | Body::StatusTerminated { .. });
+    (is_end && budget.tokens() != budget.told_tokens).then(|| {
+        Draft::new(Body::UsageSnapshot {
+            usage: budget.usage,
+            cost_usd_micros: budget.cost_usd_micros,
+            has_unpriced: budget.has_unpriced,
+            estimated: Estimate {
+                tokens: budget.estimated_tokens,
+                cost_usd_micros: (budget.estimated_cost_usd_micros > 0).then_some(budget.estimated_cost_usd_micros),
+            },
+            limit_usd_micros: budget.limits.cost_usd_micros,
+        })
+    })
+}
+
 /// Prices of a model, in millionths of a US dollar per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
@@ -216,7 +238,9 @@ impl Price {
 mod tests {
     use super::*;
     use crate::agent::AgentRef;
-    use crate::id::{AgentId, EnvironmentId, SessionId, TenantId};
+    use crate::apply::apply;
+    use crate::event::{End, Event, Stop};
+    use crate::id::{AgentId, EnvironmentId, EventId, SessionId, TenantId};
 
     fn session(limits: Limits) -> Session {
         let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
@@ -278,5 +302,35 @@ mod tests {
         assert_eq!(price.cost_usd_micros(Usage { input: 1_000, output: 100, ..Usage::default() }), 4_500);
         let all = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
         assert_eq!(price.cost_usd_micros(all), u64::MAX);
+    }
+
+    #[test]
+    fn what_was_used_is_told_once_before_the_session_becomes_idle() {
+        let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
+        let tenant = TenantId(alloc::string::String::from("t"));
+        let mut session =
+            Session::new(SessionId::from_bits(1), tenant, agent, EnvironmentId::from_bits(1), Timestamp(0));
+        let idle = Body::StatusIdle { stop: Stop::EndTurn };
+        assert_eq!(usage_due(&session, &idle), None, "nothing was used");
+        session.budget.usage = Usage { input: 5, output: 2, ..Usage::default() };
+        session.budget.cost_usd_micros = 9;
+        assert_eq!(usage_due(&session, &Body::StatusRunning), None, "it goes on");
+        let told = usage_due(&session, &idle).expect("it has used tokens");
+        let limit_usd_micros = session.budget.limits.cost_usd_micros;
+        let usage = session.budget.usage;
+        let snapshot = Body::UsageSnapshot {
+            usage,
+            cost_usd_micros: 9,
+            has_unpriced: false,
+            estimated: Estimate::default(),
+            limit_usd_micros,
+        };
+        assert_eq!(told.body, snapshot);
+        let event = Event { id: EventId::from_bits(1), seq: 1, at: Timestamp(1), step: 0, body: told.body };
+        apply(&mut session, &event).expect("it can follow");
+        assert_eq!(usage_due(&session, &idle), None, "it was told");
+        session.budget.usage.output += 1;
+        let ended = Body::StatusTerminated { end: End::Done };
+        assert!(usage_due(&session, &ended).is_some(), "also before the end");
     }
 }

@@ -12,6 +12,7 @@ use crate::size::Size;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::wait::{Resolution, Wait};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -52,6 +53,7 @@ impl Body {
             | Self::ToolStarted { .. }
             | Self::EnvironmentStarted { .. }
             | Self::EnvironmentReset { .. }
+            | Self::UsageSnapshot { .. }
             | Self::Updated { .. } => false,
             // Without a model: the holder was lost.
             Self::SpanEnd { is_error, model, .. } => !*is_error || !model.is_empty(),
@@ -188,6 +190,14 @@ pub enum Body {
     BudgetUpdated { limits: Limits },
     /// The session was changed by an operator.
     Updated { update: Update },
+    /// What the session has used so far, said before it becomes idle or ends (see [`crate::usage_due`]).
+    UsageSnapshot {
+        usage: Usage,
+        cost_usd_micros: u64,
+        has_unpriced: bool,
+        estimated: Estimate,
+        limit_usd_micros: Option<u64>,
+    },
     /// A live sandbox was made for the session; lists what this machine cannot enforce.
     EnvironmentStarted { driver: String, missing: Vec<String> },
     /// The sandbox came back without something it had; says what to the model too.
@@ -382,4 +392,6 @@ pub enum Update {
     Resumed,
     /// Its title.
     Title(String),
+    /// The client's notes, all of them as they are now. They are kept beside the head.
+    Metadata(BTreeMap<String, String>),
 }

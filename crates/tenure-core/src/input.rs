@@ -13,6 +13,7 @@ use crate::next::running;
 use crate::session::{Position, Session};
 use crate::time::Timestamp;
 use crate::wait::{Resolution, WaitKind};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -55,6 +56,8 @@ pub enum InputBody {
     Limits(Limits),
     /// A new title.
     Title(String),
+    /// The client's notes, all of them after a change.
+    Metadata(BTreeMap<String, String>),
 }
 
 impl InputBody {
@@ -71,7 +74,8 @@ impl InputBody {
             | Self::Cancel
             | Self::Archive
             | Self::Limits(_)
-            | Self::Title(_) => None,
+            | Self::Title(_)
+            | Self::Metadata(_) => None,
         }
     }
 
@@ -202,7 +206,14 @@ impl Sketch {
                     self.end_wait(Resolution::Cleared, |kind| matches!(kind, WaitKind::Budget { .. }));
                 }
             }
-            InputBody::Title(title) => self.push(own(Body::Updated { update: Update::Title(title.clone()) })),
+            InputBody::Title(title) => {
+                if self.session.title != *title {
+                    self.push(own(Body::Updated { update: Update::Title(title.clone()) }));
+                }
+            }
+            InputBody::Metadata(notes) => {
+                self.push(own(Body::Updated { update: Update::Metadata(notes.clone()) }));
+            }
             InputBody::Cancel | InputBody::Archive => {}
         }
     }

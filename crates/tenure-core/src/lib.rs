@@ -47,7 +47,7 @@ pub use agent::{
 };
 pub use answer::{Answer, AnswerBlock, AnswerStop, Attempt, BlockKind, ToolFacts, answered, cut_at_window, failed};
 pub use apply::{Invalid, apply};
-pub use budget::{Budget, Estimate, Limits, Price, Which};
+pub use budget::{Budget, Estimate, Limits, Price, Which, usage_due};
 pub use call::{
     Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, MAX_LOSSES, finished, recover,
     set_aside, wait_tool,

@@ -221,6 +221,7 @@ impl Builder<'_> {
             | Body::BudgetUpdated { .. }
             | Body::ContextCompacted { .. }
             | Body::EnvironmentStarted { .. }
+            | Body::UsageSnapshot { .. }
             | Body::Updated { .. } => {}
         }
     }

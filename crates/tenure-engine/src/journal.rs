@@ -7,7 +7,7 @@ use crate::services::Services;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Draft, Event, EventId, Input, Invalid, Session, apply};
+use tenure_core::{Draft, Event, EventId, Input, Invalid, Session, apply, usage_due};
 use tenure_store::{Checkpoint, Kind, Lease, Then};
 use tenure_telemetry::SpanContext;
 
@@ -59,8 +59,16 @@ impl Journal {
         self.pending.first().map_or(self.session.last_seq, |event| event.seq - 1)
     }
 
-    /// Adds an event to the next commit; masks secrets first.
+    /// Adds an event to the next commit, and before it what is to be told of the session's use.
     pub(crate) fn push(&mut self, draft: Draft) -> Result<EventId, Invalid> {
+        if let Some(told) = usage_due(&self.session, &draft.body) {
+            self.append(told)?;
+        }
+        self.append(draft)
+    }
+
+    /// Adds one event; masks secrets first.
+    fn append(&mut self, draft: Draft) -> Result<EventId, Invalid> {
         let event = Event {
             id: draft.id.unwrap_or_else(ids::event),
             seq: self.session.last_seq + 1,

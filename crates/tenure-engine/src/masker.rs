@@ -93,6 +93,10 @@ impl EventMasker {
             }
             Body::CallbackReceived { callback, body } => Body::CallbackReceived { callback, body: self.text(body) },
             Body::Updated { update: Update::Title(title) } => Body::Updated { update: Update::Title(self.text(title)) },
+            Body::Updated { update: Update::Metadata(notes) } => {
+                let notes = notes.into_iter().map(|(key, note)| (self.text(key), self.text(note))).collect();
+                Body::Updated { update: Update::Metadata(notes) }
+            }
             Body::EnvironmentStarted { driver, missing } => {
                 let missing = missing.into_iter().map(|line| self.text(line)).collect();
                 Body::EnvironmentStarted { driver, missing }
@@ -110,6 +114,7 @@ impl EventMasker {
             | Body::WaitStarted { .. }
             | Body::WaitResolved { .. }
             | Body::BudgetUpdated { .. }
+            | Body::UsageSnapshot { .. }
             | Body::Updated { update: Update::Paused | Update::Resumed }) => body,
         }
     }

@@ -3,9 +3,10 @@
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
 use crate::state::ServerState;
+use std::collections::BTreeMap;
 use tenure_api::error::Code;
 use tenure_core::{EventId, InputBody, Refused, SessionId};
-use tenure_store::{Delivered, Delivery, Idempotency, Kind};
+use tenure_store::{Delivered, Delivery, Idempotency, Kind, Notes};
 
 /// Seconds after which a full inbox is tried again.
 const FULL_RETRY_SECONDS: u64 = 5;
@@ -18,8 +19,21 @@ pub(crate) async fn deliver(
     inputs: Vec<InputBody>,
     idempotency: Option<Idempotency>,
 ) -> Result<Delivered> {
+    deliver_with_notes(state, caller, session, inputs, BTreeMap::new(), idempotency).await
+}
+
+/// The same with changes of the client's notes.
+pub(crate) async fn deliver_with_notes(
+    state: &ServerState,
+    caller: &Caller,
+    session: SessionId,
+    inputs: Vec<InputBody>,
+    changes: BTreeMap<String, Option<String>>,
+    idempotency: Option<Idempotency>,
+) -> Result<Delivered> {
+    let notes = (!changes.is_empty()).then(|| Notes { id: EventId::from_bits(state.new_bits()), changes });
     let inputs = inputs.into_iter().map(|input| (EventId::from_bits(state.new_bits()), input)).collect();
-    let delivery = Delivery { tenant: caller.tenant.clone(), session, inputs, idempotency };
+    let delivery = Delivery { tenant: caller.tenant.clone(), session, inputs, notes, idempotency };
     match state.store().deliver(delivery).await {
         Ok(delivered) => Ok(delivered),
         Err(error) => Err(refused(state, caller, session, error).await),

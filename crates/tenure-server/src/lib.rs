@@ -14,6 +14,7 @@ mod live;
 mod meters;
 mod page;
 mod rate;
+mod repeat;
 mod request;
 mod router;
 mod routes;

@@ -124,6 +124,8 @@ fn take_ahead(view: &mut SessionView, input: &InputBody, at: Timestamp) {
         | InputBody::Confirmation { .. }
         | InputBody::CustomResult { .. }
         | InputBody::Callback { .. }
+        // The store changed them with the delivery.
+        | InputBody::Metadata(_)
         | InputBody::Cancel => {}
     }
 }

@@ -20,7 +20,6 @@ use crate::transact::{Tx, read, transact};
 use crate::trouble::{Trouble, corrupt};
 use crate::{migrate, statements};
 use async_trait::async_trait;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
     Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, NodeId, SessionId, TenantId,
@@ -193,10 +192,10 @@ impl Store for Postgres {
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, Error> {
-        let Delivery { tenant, session, inputs, idempotency } = delivery;
+        let Delivery { tenant, session, inputs, notes, idempotency } = delivery;
         let bodies: Vec<InputBody> = inputs.iter().map(|(_, body)| body.clone()).collect();
         let inputs = self.keep_inputs(&tenant, inputs).await?;
-        let letters = Letters { tenant, session, inputs, idempotency };
+        let letters = Letters { tenant, session, inputs, notes, idempotency };
         let (slips, is_repeat) = transact!(self, tx => deliver::deliver(&mut tx, &letters).await)?;
         let mut receipts = Vec::with_capacity(slips.len());
         for (slip, body) in slips.into_iter().zip(&bodies) {
@@ -312,15 +311,6 @@ impl Store for Postgres {
 
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
         read!(self, link => sessions::inbox(&link, session).await)
-    }
-
-    async fn annotate(
-        &self,
-        tenant: &TenantId,
-        id: SessionId,
-        changes: BTreeMap<String, Option<String>>,
-    ) -> Result<(), Error> {
-        transact!(self, tx => sessions::annotate(&mut tx, tenant, id, &changes).await)
     }
 
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {

@@ -20,7 +20,6 @@ use crate::wake::Wake;
 use crate::writer::{Parts, Purpose, Work, Writer};
 use async_trait::async_trait;
 use rusqlite::Connection;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
@@ -169,12 +168,12 @@ impl Store for Sqlite {
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, Error> {
-        let Delivery { tenant, session, inputs, idempotency } = delivery;
+        let Delivery { tenant, session, inputs, notes, idempotency } = delivery;
         let bodies: Vec<InputBody> = inputs.iter().map(|(_, body)| body.clone()).collect();
         // A person must be able to stop a session on a full disk.
         let purpose = if bodies.iter().any(InputBody::is_urgent) { Purpose::Saves } else { Purpose::Adds };
         let inputs = self.keep_inputs(&tenant, inputs).await?;
-        let letters = Letters { tenant, session, inputs, idempotency };
+        let letters = Letters { tenant, session, inputs, notes, idempotency };
         let (slips, is_repeat) = self.writer.write(purpose, move |work| deliver::deliver(work, &letters)).await?;
         let mut receipts = Vec::with_capacity(slips.len());
         for (slip, body) in slips.into_iter().zip(&bodies) {
@@ -296,16 +295,6 @@ impl Store for Sqlite {
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
         let blobs = self.parts.blobs.clone();
         self.read(move |connection| sessions::inbox(connection, &blobs, session)).await
-    }
-
-    async fn annotate(
-        &self,
-        tenant: &TenantId,
-        id: SessionId,
-        changes: BTreeMap<String, Option<String>>,
-    ) -> Result<(), Error> {
-        let tenant = tenant.clone();
-        self.add(move |work| sessions::annotate(work, &tenant, id, &changes)).await
     }
 
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {

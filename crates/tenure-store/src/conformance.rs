@@ -91,7 +91,8 @@ macro_rules! conformance {
             reads: a_log_is_read_in_pages_both_ways, sessions_are_listed_in_pages_both_ways, sessions_are_found_by_phase,
                 sessions_are_found_by_agent_and_time, sessions_are_found_by_their_tail, counts_follow_every_state,
                 counts_say_since_when_the_oldest_waits,
-                the_place_in_the_queue_is_known, notes_change_key_by_key, a_deleted_session_is_gone;
+                the_place_in_the_queue_is_known, notes_change_key_by_key, notes_of_an_ended_session_change_silently,
+                a_deleted_session_is_gone;
             catalog: versions_of_an_agent_follow_each_other, an_archived_agent_leaves_the_list, environments_are_replaced_and_removed;
             conditions: p10_one_session_probes_and_the_others_wait, a_mended_condition_lets_go_one_after_the_other,
                 p_16_tenants_take_turns_when_they_leave, z_19_a_session_that_parks_too_late_is_let_go,

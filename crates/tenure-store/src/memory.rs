@@ -8,8 +8,8 @@ mod conditions;
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
     EventQuery, Hint, Idempotency, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, Leased, MAX_EVENT_BYTES, MAX_PAGE,
-    NewNode, NewSession, Node, Order, PastEnd, PastLease, Receipt, SUSPECT_AFTER, SessionQuery, SessionView, State,
-    Store,
+    NewNode, NewSession, Node, Notes, Order, PastEnd, PastLease, Receipt, SUSPECT_AFTER, SessionQuery, SessionView,
+    State, Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
@@ -300,6 +300,35 @@ impl Data {
         Ok((receipts, hints))
     }
 
+    /// Delivers inputs and a change of the client's notes, all or nothing. An input tells of the notes,
+    /// unless the session has ended, or is about to.
+    fn deliver_with_notes(
+        &mut self,
+        tenant: &TenantId,
+        id: SessionId,
+        mut inputs: Vec<(EventId, InputBody)>,
+        notes: Option<&Notes>,
+    ) -> Result<(Vec<Receipt>, Vec<Hint>), Error> {
+        let now = self.now;
+        let head = self.head(tenant, id)?;
+        let Some((notes, after)) = notes.and_then(|notes| Some((notes, notes.apply(&head.metadata)?))) else {
+            return self.deliver(tenant, id, inputs);
+        };
+        let told = InputBody::Metadata(after.clone());
+        let queued: Vec<Input> = head.inbox.iter().map(|(_, input)| input.clone()).collect();
+        let count = inputs.len();
+        if accept(&head.session, &queued, &told, now) != Err(Refused::Ended) {
+            inputs.push((notes.id, told));
+        }
+        let (mut receipts, mut hints) = self.deliver(tenant, id, inputs)?;
+        receipts.truncate(count);
+        let head = self.head_mut(tenant, id)?;
+        head.metadata = after;
+        head.updated_at = now;
+        hints.push(Hint::Session(id));
+        Ok((receipts, hints))
+    }
+
     /// Whom to lease: one session of each tenant after the other, oldest first; of suspects one.
     fn choose(&mut self, node: NodeId, limit: usize) -> Vec<SessionId> {
         let is_held = |head: &Head| head.lease.is_some_and(|(owner, _)| owner == node) && head.claims > SUSPECT_AFTER;
@@ -500,7 +529,7 @@ impl Store for Memory {
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, Error> {
-        let Delivery { tenant, session, inputs, idempotency } = delivery;
+        let Delivery { tenant, session, inputs, notes, idempotency } = delivery;
         let mut data = self.lock();
         if let Some(Remembered::Receipts(mut receipts)) = data.earlier(&tenant, idempotency.as_ref())? {
             let head = data.head(&tenant, session)?;
@@ -518,7 +547,7 @@ impl Store for Memory {
             }
             return Ok(Delivered { receipts, is_repeat: true });
         }
-        let (receipts, hints) = data.deliver(&tenant, session, inputs)?;
+        let (receipts, hints) = data.deliver_with_notes(&tenant, session, inputs, notes.as_ref())?;
         data.remember(&tenant, idempotency, Remembered::Receipts(receipts.clone()));
         drop(data);
         hints.into_iter().for_each(|hint| self.hint(hint));
@@ -794,27 +823,6 @@ impl Store for Memory {
 
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
         Ok(self.lock().heads.get(&session).map(Head::waiting).unwrap_or_default())
-    }
-
-    async fn annotate(
-        &self,
-        tenant: &TenantId,
-        id: SessionId,
-        changes: BTreeMap<String, Option<String>>,
-    ) -> Result<(), Error> {
-        let mut data = self.lock();
-        let now = data.now;
-        let head = data.head_mut(tenant, id)?;
-        for (name, value) in changes {
-            match value {
-                Some(value) => head.metadata.insert(name, value),
-                None => head.metadata.remove(&name),
-            };
-        }
-        head.updated_at = now;
-        drop(data);
-        self.hint(Hint::Session(id));
-        Ok(())
     }
 
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {

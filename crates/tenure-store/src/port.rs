@@ -98,14 +98,6 @@ pub trait Store: Conditions {
     /// Inputs that wait in an inbox, oldest first, each with its position.
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error>;
 
-    /// Changes the client's notes of a session; `None` removes a key.
-    async fn annotate(
-        &self,
-        tenant: &TenantId,
-        id: SessionId,
-        changes: BTreeMap<String, Option<String>>,
-    ) -> Result<(), Error>;
-
     /// Removes a session that is not leased, with its log and inbox.
     async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error>;
 
@@ -219,8 +211,34 @@ pub struct Delivery {
     pub session: SessionId,
     /// In order, each with the id of the event that it will become.
     pub inputs: Vec<(EventId, InputBody)>,
+    /// Changes of the client's notes, in the same transaction.
+    pub notes: Option<Notes>,
     /// Makes it safe to repeat.
     pub idempotency: Option<Idempotency>,
+}
+
+/// Changes of the client's notes of a session: in force at once, and told by an event. The log of a
+/// session that has ended is closed: its notes can be changed, and nothing tells of it.
+#[derive(Clone, Debug)]
+pub struct Notes {
+    /// The id of the event that tells of them.
+    pub id: EventId,
+    /// `None` removes a key.
+    pub changes: BTreeMap<String, Option<String>>,
+}
+
+impl Notes {
+    /// The notes after the change; `None` if it changes nothing.
+    pub fn apply(&self, before: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+        let mut after = before.clone();
+        for (name, value) in &self.changes {
+            match value {
+                Some(value) => after.insert(name.clone(), value.clone()),
+                None => after.remove(name),
+            };
+        }
+        (after != *before).then_some(after)
+    }
 }
 
 /// What became of the inputs, one for one.

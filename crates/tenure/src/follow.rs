@@ -81,6 +81,10 @@ pub(crate) fn summary(event: &Value) -> String {
             let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
             brief(&format!("{failed} {} tokens in, {} out", tokens("input_tokens"), tokens("output_tokens")))
         }
+        "session.usage" => {
+            let tokens = |name: &str| event["usage"].get(name).and_then(Value::as_u64).unwrap_or(0);
+            brief(&format!("{} tokens in, {} out so far", tokens("input_tokens"), tokens("output_tokens")))
+        }
         _ => {
             let content = content(event);
             if !content.is_empty() {

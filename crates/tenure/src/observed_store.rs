@@ -1,7 +1,6 @@
 //! A store that counts how long each of its operations takes.
 
 use async_trait::async_trait;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::condition::{Admission, Condition, Report, Settlement};
@@ -102,7 +101,6 @@ pass_on! {
         leases(query: LeaseQuery) -> Vec<PastLease>;
         remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
         inbox(session: SessionId) -> Vec<(u64, Input)>;
-        annotate(tenant: &TenantId, id: SessionId, changes: BTreeMap<String, Option<String>>) -> ();
         delete(tenant: &TenantId, id: SessionId) -> ();
         put_agent(agent: Agent, idempotency: Option<Idempotency>) -> Agent;
         agent(tenant: &TenantId, id: AgentId, version: Option<u32>) -> Option<Agent>;

@@ -41,6 +41,7 @@ class OneWholeTurn(Case):
                 "event_start",
                 "agent.message",
                 "span.model_request_end",
+                "session.usage",
                 "session.status_idle",
             ],
         )

@@ -28,6 +28,31 @@ class Sessions(Case):
         usage = self.client.beta.sessions.retrieve(session.id).usage
         self.assertEqual((usage.input_tokens, usage.output_tokens), (100, 20))
 
+    def test_what_was_used_is_told_before_the_turn_ends(self) -> None:
+        session = self.session("greeting")
+        seen = self.turn(session, message("hello"))
+        *_, told, idle = seen
+        self.assertEqual((told.type, idle.type), ("session.usage", "session.status_idle"))
+        event_shapes()["session.usage"].validate_python(told.to_dict())
+        self.assertEqual((told.usage.input_tokens, told.usage.output_tokens), (100, 20))
+        used = self.client.beta.sessions.retrieve(session.id).usage
+        self.assertEqual(told.usage.list_cost, used.list_cost)
+        listed = self.all_events(session)
+        self.assertEqual([event.to_dict() for event in listed if event.type == "session.usage"], [told.to_dict()])
+
+    def test_changes_of_title_and_metadata_are_events(self) -> None:
+        session = self.session("echo", metadata={"a": "1"})
+        with self.stream(session) as stream:
+            self.client.beta.sessions.update(session.id, title="new", metadata={"b": "2"})
+            seen = [event for event, _ in zip(stream, range(2))]
+        for event in seen:
+            self.assertEqual(event.type, "session.updated")
+            event_shapes()["session.updated"].validate_python(event.to_dict())
+        title, metadata = seen
+        self.assertEqual((title.title, title.metadata), ("new", None))
+        self.assertEqual((metadata.title, metadata.metadata), (None, {"a": "1", "b": "2"}))
+        self.assertEqual([event.to_dict() for event in self.all_events(session)], [event.to_dict() for event in seen])
+
     def test_title_and_metadata_can_be_changed(self) -> None:
         session = self.session("echo", title="old", metadata={"a": "1", "b": "2"})
         changed = self.client.beta.sessions.update(session.id, title="new", metadata={"a": None, "c": "3"})

@@ -197,6 +197,7 @@ pub(crate) fn name(body: &Body) -> &'static str {
         Body::ContextCompacted { .. } => "compacted",
         Body::BudgetUpdated { .. } => "budget_updated",
         Body::Updated { .. } => "updated",
+        Body::UsageSnapshot { .. } => "usage",
         Body::EnvironmentStarted { .. } => "environment.started",
         Body::EnvironmentReset { .. } => "environment.reset",
     }

@@ -122,6 +122,21 @@ fn bodies() -> Vec<Body> {
         Body::Updated { update: Update::Paused },
         Body::Updated { update: Update::Resumed },
         Body::Updated { update: Update::Title("t".into()) },
+        Body::Updated { update: Update::Metadata([("k".to_owned(), "v".to_owned())].into()) },
+        Body::UsageSnapshot {
+            usage,
+            cost_usd_micros: 3,
+            has_unpriced: true,
+            estimated: Estimate::default(),
+            limit_usd_micros: Some(9),
+        },
+        Body::UsageSnapshot {
+            usage,
+            cost_usd_micros: 0,
+            has_unpriced: false,
+            estimated: Estimate { tokens: 4, cost_usd_micros: Some(5) },
+            limit_usd_micros: None,
+        },
         Body::EnvironmentStarted { driver: "namespace".into(), missing: vec!["cgroup".into()] },
         Body::EnvironmentReset { reason: "lost".into() },
     ];
@@ -227,6 +242,7 @@ fn inputs() -> Vec<Input> {
         InputBody::Archive,
         InputBody::Limits(Limits::NONE),
         InputBody::Title("t".into()),
+        InputBody::Metadata([("k".to_owned(), "v".to_owned())].into()),
     ];
     bodies.into_iter().map(|body| Input { id: id(5), at: Timestamp(11), body }).collect()
 }
@@ -302,8 +318,9 @@ fn sessions() -> Vec<Session> {
             refused_bytes: Some(200),
         },
         compaction: Compaction { due: Some(TooLarge::Bytes), tries: 1, futile_tokens: 77 },
-        ..fresh
+        ..fresh.clone()
     });
+    sessions.push(Session { budget: Budget { told_tokens: 5, ..Budget::default() }, ..fresh });
     sessions
 }
 

@@ -197,7 +197,8 @@ impl House {
 
     pub(crate) async fn send(&mut self, session: SessionId, body: InputBody) -> Receipt {
         let id = EventId::from_bits(self.id());
-        let delivery = Delivery { tenant: self.tenant.clone(), session, inputs: vec![(id, body)], idempotency: None };
+        let delivery =
+            Delivery { tenant: self.tenant.clone(), session, inputs: vec![(id, body)], notes: None, idempotency: None };
         self.store.deliver(delivery).await.unwrap().receipts.remove(0)
     }
 

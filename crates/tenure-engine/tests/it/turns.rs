@@ -174,7 +174,7 @@ async fn o_028_two_messages_at_once_are_both_kept_in_order_and_run_once() {
         let session = house.session().await;
         let deliver = |id: u128, text: &str| {
             let inputs = vec![(EventId::from_bits(id), InputBody::Message { content: vec![Block::Text(text.into())] })];
-            tenure_store::Delivery { tenant: house.tenant.clone(), session, inputs, idempotency: None }
+            tenure_store::Delivery { tenant: house.tenant.clone(), session, inputs, notes: None, idempotency: None }
         };
         let (one, two) = (deliver(session.bits() + 1, "one"), deliver(session.bits() + 2, "two"));
         use tenure_store::Store as _;

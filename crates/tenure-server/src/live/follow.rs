@@ -21,6 +21,9 @@ use tenure_store::{EventQuery, Hint, Kind, Order};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+/// The first row that there is of each log: nothing removes rows.
+const FIRST_SEQ: u64 = 1;
+
 /// A comment goes out so often, so that proxies and readers know that the stream lives.
 const COMMENT: Duration = Duration::from_secs(5);
 
@@ -137,6 +140,15 @@ impl Follow {
             poll_at: now + POLL,
             state,
         }
+    }
+
+    /// Says that nothing the reader has is of this log, which begins with the rows that follow.
+    pub(crate) fn reset_all(&mut self, asked: u64, last_seq: u64) {
+        let body = serde_json::json!({
+            "type": "session.reset", "session_id": self.session.to_string(), "reason": "beyond_the_log",
+            "asked_seq": asked, "first_seq": FIRST_SEQ, "last_seq": last_seq,
+        });
+        self.out.push_back(frame("session.reset", Some("0"), &body.to_string()));
     }
 
     /// The next piece of the stream; `None` ends it.
@@ -422,13 +434,13 @@ impl Follow {
         match &frame.kind {
             PreviewKind::Start { event_id, event_type } => {
                 if self.wants(event_type) {
-                    let body = preview_start(&event_id.to_string(), event_type);
+                    let body = preview_start(&event_id.to_string(), event_type, key.attempt);
                     self.out.push_back(self::frame("event_start", Some(&id), &body.to_string()));
                 }
             }
             PreviewKind::Delta { event_id, text } => {
                 if self.wanted.message && !is_thinking {
-                    let body = preview_delta(&event_id.to_string(), new_part(text, frame.n, have));
+                    let body = preview_delta(&event_id.to_string(), new_part(text, frame.n, have), key.attempt);
                     self.out.push_back(self::frame("event_delta", Some(&id), &body.to_string()));
                 }
             }

@@ -4,6 +4,7 @@ use super::agent_id;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
 use crate::page::{self, Sieve};
+use crate::repeat;
 use crate::request::{Created, JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
@@ -13,7 +14,7 @@ use tenure_api::agent::{AgentChange, WireAgent};
 use tenure_api::error::Code;
 use tenure_api::page::Page;
 use tenure_core::{Agent, AgentId, TenantId};
-use tenure_store::{CatalogQuery, Kind};
+use tenure_store::{CatalogQuery, Kind, Remembered};
 
 type Shared = State<Arc<ServerState>>;
 
@@ -22,6 +23,9 @@ const MAX_SCAN: usize = 5_000;
 
 /// `POST /v1/agents`
 pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireAgent>> {
+    if let Some(agent) = made_before(&state, &caller, &body).await? {
+        return Ok(Json(WireAgent::of(&agent)));
+    }
     let change = AgentChange::read(&body.fields()?)?;
     let is_priced = check_models(&state, &change, None)?;
     let id = AgentId::from_bits(state.new_bits());
@@ -53,12 +57,16 @@ pub(crate) async fn update(
     body: JsonBody,
 ) -> Result<Json<WireAgent>> {
     let id = agent_id(&id)?;
+    if let Some(agent) = made_before(&state, &caller, &body).await? {
+        return Ok(Json(WireAgent::of(&agent)));
+    }
     let change = AgentChange::read(&body.fields()?)?;
     let newest = find(&state, &caller, id, None).await?;
     if newest.archived_at.is_some() {
         return Err(archived(id));
     }
-    // Of a repeated request the version is older by the one that it made: the store knows its key.
+    // Of a request that is sent twice at the same time the version is older by the one that the other made:
+    // the store knows its key.
     let base = match (change.version, body.idempotency(&caller)) {
         (Some(version), Some(_)) if version < u64::from(newest.version) => {
             let version = u32::try_from(version).expect("below the newest version");
@@ -165,6 +173,14 @@ pub(crate) async fn find(state: &ServerState, caller: &Caller, id: AgentId, vers
         Some(version) => ApiError::new(Code::AgentNotFound, format!("there is no version {version} of agent {id}")),
         None => ApiError::new(Code::AgentNotFound, format!("there is no agent {id}")),
     })
+}
+
+/// The version that an earlier request with the same key made.
+async fn made_before(state: &ServerState, caller: &Caller, body: &JsonBody) -> Result<Option<Agent>> {
+    match repeat::earlier(state, caller, body.idempotency(caller).as_ref()).await? {
+        Some(Remembered::Agent(id, version)) => find(state, caller, id, Some(version)).await.map(Some),
+        Some(Remembered::Session(_) | Remembered::Inputs | Remembered::Environment(_)) | None => Ok(None),
+    }
 }
 
 pub(crate) fn archived(id: AgentId) -> ApiError {

@@ -76,5 +76,9 @@ async fn deliver(
     body: String,
 ) -> Result<(), tenure_store::Error> {
     let input = (EventId::from_bits(state.new_bits()), InputBody::Callback { callback, body });
-    state.store().deliver(Delivery { tenant, session, inputs: vec![input], idempotency: None }).await.map(drop)
+    state
+        .store()
+        .deliver(Delivery { tenant, session, inputs: vec![input], notes: None, idempotency: None })
+        .await
+        .map(drop)
 }

@@ -5,6 +5,7 @@ use super::{find_session, session_id, show_with_inbox};
 use crate::deliver;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
+use crate::repeat;
 use crate::request::{JsonBody, Path};
 use crate::state::ServerState;
 use axum::Json;
@@ -63,6 +64,9 @@ pub(crate) async fn budget(
         return Err(ApiError::new(Code::MissingField, "name at least one of steps, tokens, cost_usd, wall_seconds"));
     }
     let view = find_session(&state, &caller, id).await?;
+    if repeat::earlier(&state, &caller, body.idempotency(&caller).as_ref()).await?.is_some() {
+        return show_with_inbox(&state, &caller, view).await.map(Json);
+    }
     let limits = changed_limits(&state, &caller, &view, &change).await?;
     control(State(state), caller, Path(id.to_string()), body, InputBody::Limits(limits)).await
 }

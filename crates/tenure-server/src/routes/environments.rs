@@ -4,6 +4,7 @@ use super::agents::Catalog;
 use super::environment_id;
 use crate::error::{ApiError, Result};
 use crate::keys::Caller;
+use crate::repeat;
 use crate::request::{JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
@@ -14,12 +15,15 @@ use tenure_api::error::Code;
 use tenure_api::page::{Deleted, Page};
 use tenure_api::scope::Scope;
 use tenure_core::{DriverName, Environment, EnvironmentId, Network};
-use tenure_store::Kind;
+use tenure_store::{Kind, Remembered};
 
 type Shared = State<Arc<ServerState>>;
 
 /// `POST /v1/environments`
 pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireEnvironment>> {
+    if let Some(environment) = made_before(&state, &caller, &body).await? {
+        return Ok(Json(WireEnvironment::of(&environment)));
+    }
     let change = EnvironmentChange::read(&body.fields()?)?;
     let id = EnvironmentId::from_bits(state.new_bits());
     let environment = change.create(id, caller.tenant.clone(), state.store().now().await?)?;
@@ -41,6 +45,9 @@ pub(crate) async fn update(
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Result<Json<WireEnvironment>> {
+    if let Some(environment) = made_before(&state, &caller, &body).await? {
+        return Ok(Json(WireEnvironment::of(&environment)));
+    }
     let change = EnvironmentChange::read(&body.fields()?)?;
     let mut environment = find(&state, &caller, environment_id(&id)?).await?;
     if environment.archived_at.is_some() {
@@ -92,6 +99,14 @@ pub(crate) async fn list(State(state): Shared, caller: Caller, query: Query) -> 
 /// An environment of the caller.
 pub(crate) async fn find(state: &ServerState, caller: &Caller, id: EnvironmentId) -> Result<Environment> {
     state.store().environment(&caller.tenant, id).await?.ok_or_else(|| missing(id))
+}
+
+/// The environment that an earlier request with the same key made or changed, as it is now.
+async fn made_before(state: &ServerState, caller: &Caller, body: &JsonBody) -> Result<Option<Environment>> {
+    match repeat::earlier(state, caller, body.idempotency(caller).as_ref()).await? {
+        Some(Remembered::Environment(id)) => find(state, caller, id).await.map(Some),
+        Some(Remembered::Session(_) | Remembered::Inputs | Remembered::Agent(..)) | None => Ok(None),
+    }
 }
 
 /// A client may not weaken what holds its agents: that gives commands rights of the host

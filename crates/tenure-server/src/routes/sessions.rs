@@ -5,6 +5,7 @@ use crate::deliver;
 use crate::error::{ApiError, Result};
 use crate::keys::{Caller, sha256};
 use crate::page::{self, Sieve};
+use crate::repeat;
 use crate::request::{Created, JsonBody, Path, Query};
 use crate::state::ServerState;
 use axum::Json;
@@ -14,7 +15,7 @@ use tenure_api::error::Code;
 use tenure_api::page::{Deleted, Page};
 use tenure_api::session::{SessionCreate, SessionUpdate, WireSession};
 use tenure_core::{Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard};
-use tenure_store::{Idempotency, Kind, NewSession, Order, SessionQuery, SessionView};
+use tenure_store::{Idempotency, Kind, NewSession, Order, Remembered, SessionQuery, SessionView};
 
 type Shared = State<Arc<ServerState>>;
 
@@ -26,6 +27,11 @@ const MAX_BY_TAIL: usize = 20;
 
 /// `POST /v1/sessions`
 pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody) -> Result<Json<WireSession>> {
+    let idempotency = body.idempotency(&caller);
+    if let Some(Remembered::Session(id)) = repeat::earlier(&state, &caller, idempotency.as_ref()).await? {
+        let view = find_session(&state, &caller, id).await?;
+        return show_with_inbox(&state, &caller, view).await.map(Json);
+    }
     let body = body.masked(&*state.config.mask);
     let request = SessionCreate::read(&body.fields()?)?;
     let agent = agents::find(&state, &caller, request.agent, request.version).await?;
@@ -38,7 +44,6 @@ pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody)
     }
     let limits = request.limits.apply(agent.limits);
     let limits = check_money(&state, &agent, limits, request.limits.limits_money())?;
-    let idempotency = body.idempotency(&caller);
     let id = new_id(&state, &caller, idempotency.as_ref());
     let pinned = AgentRef { id: agent.id, version: agent.version };
     let now = state.store().now().await?;
@@ -69,18 +74,15 @@ pub(crate) async fn update(
     let body = body.masked(&*state.config.mask);
     let request = SessionUpdate::read(&body.fields()?)?;
     let view = find_session(&state, &caller, id).await?;
-    let mut inputs: Vec<InputBody> = request.title.map(InputBody::Title).into_iter().collect();
-    if !request.limits.is_empty() {
-        inputs.push(InputBody::Limits(changed_limits(&state, &caller, &view, &request.limits).await?));
-    }
-    // Also without an input: the key of the request is remembered with the delivery.
-    if !inputs.is_empty() || idempotency.is_some() {
-        deliver::deliver(&state, &caller, id, inputs, idempotency).await?;
-    }
-    // A repeated request finds them done, unless the server died between the two.
-    let is_done = |(key, value): (&String, &Option<String>)| view.metadata.get(key) == value.as_ref();
-    if !request.metadata.iter().all(is_done) {
-        state.store().annotate(&caller.tenant, id, request.metadata).await?;
+    if repeat::earlier(&state, &caller, idempotency.as_ref()).await?.is_none() {
+        let mut inputs: Vec<InputBody> = request.title.map(InputBody::Title).into_iter().collect();
+        if !request.limits.is_empty() {
+            inputs.push(InputBody::Limits(changed_limits(&state, &caller, &view, &request.limits).await?));
+        }
+        // Also without a change: the key of the request is remembered with the delivery.
+        if !inputs.is_empty() || !request.metadata.is_empty() || idempotency.is_some() {
+            deliver::deliver_with_notes(&state, &caller, id, inputs, request.metadata, idempotency).await?;
+        }
     }
     let view = find_session(&state, &caller, id).await?;
     show_with_inbox(&state, &caller, view).await.map(Json)

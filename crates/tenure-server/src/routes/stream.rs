@@ -29,13 +29,16 @@ pub(crate) async fn get(
     let view = find_session(&state, &caller, id).await?;
     let wanted = read_wanted(&query)?;
     let last_seq = view.session.last_seq;
-    let cursor = read_cursor(&query, &headers)?.unwrap_or(Cursor { seq: last_seq, preview: None });
-    if cursor.seq > last_seq {
-        let message = format!("the cursor is at {}, and the log of session {id} ends at {last_seq}", cursor.seq);
-        return Err(ApiError::new(Code::InvalidCursor, message).with_details(serde_json::json!({"last_seq": last_seq})));
-    }
+    let asked = read_cursor(&query, &headers)?.unwrap_or(Cursor { seq: last_seq, preview: None });
+    // What the reader has is not of this log: the store was restored from a backup, or it mixed up
+    // sessions. It is told so, and gets the log from its first row (hazard Z-29).
+    let is_beyond = asked.seq > last_seq;
+    let cursor = if is_beyond { Cursor { seq: 0, preview: None } } else { asked };
     let open = state.meters.streams_open.hold();
-    let follow = Follow::new(state, caller.tenant, id, cursor, wanted);
+    let mut follow = Follow::new(state, caller.tenant, id, cursor, wanted);
+    if is_beyond {
+        follow.reset_all(asked.seq, last_seq);
+    }
     let pieces = stream::unfold((follow, open), |(mut follow, open)| async move {
         let piece = follow.next().await?;
         Some((Ok::<_, Infallible>(piece), (follow, open)))

@@ -1,9 +1,9 @@
 //! Agents, environments and sessions.
 
 use crate::hand::Hand;
-use crate::house::{House, KEY};
+use crate::house::{House, KEY, message};
 use axum::http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_store::Then;
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn sessions_are_listed_filtered_and_found_by_their_tail() {
     house.say(&first, "hi").await;
     let mut hand = Hand::claim(&house).await;
     hand.take_inputs().await;
-    let ids = |reply: serde_json::Value| -> Vec<String> {
+    let ids = |reply: Value| -> Vec<String> {
         reply["data"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(ids(house.get("/v1/sessions").await.ok()), [second.clone(), first.clone()]);
@@ -286,13 +286,13 @@ async fn every_post_of_a_session_remembers_its_key() {
         let path = format!("/v1/sessions/{}", house.session().await);
         for (path, one, other) in [
             (path.clone(), json!({"metadata": {"k": "1"}}), json!({"metadata": {"k": "2"}})),
-            (format!("{path}/events"), crate::house::message("one"), crate::house::message("other")),
+            (format!("{path}/events"), message("one"), message("other")),
             (format!("{path}/budget"), json!({"steps": 5}), json!({"steps": 6})),
             (format!("{path}/pause"), json!({}), json!({"why": "other"})),
             (format!("{path}/resume"), json!({}), json!({"why": "other"})),
             (format!("{path}/cancel"), json!({}), json!({"why": "other"})),
         ] {
-            let send = async |body: &serde_json::Value| {
+            let send = async |body: &Value| {
                 house.call(Method::POST, &path, Some(body.clone()), &[("idempotency-key", "k")]).await
             };
             let first = send(&one).await.ok();
@@ -309,8 +309,7 @@ async fn every_post_of_a_session_remembers_its_key() {
 async fn z_18_requests_with_one_key_at_the_same_time_happen_once() {
     let house = House::sqlite();
     let (agent, environment) = (house.agent().await, house.environment().await);
-    let body =
-        json!({"agent": agent, "environment_id": environment, "initial_events": crate::house::message("hi")["events"]});
+    let body = json!({"agent": agent, "environment_id": environment, "initial_events": message("hi")["events"]});
     let send = || house.call(Method::POST, "/v1/sessions", Some(body.clone()), &[("idempotency-key", "once")]);
     let replies = futures_util::future::join_all((0..20).map(|_| send())).await;
     let ids: std::collections::BTreeSet<String> =
@@ -333,4 +332,64 @@ async fn what_was_acknowledged_holds_in_the_list_although_no_worker_has_taken_it
     let all = house.get("/v1/sessions?include_archived=true").await.ok();
     assert_eq!(all["data"].as_array().unwrap().len(), 2);
     assert!(all["data"][0]["archived_at"].is_string());
+}
+
+#[tokio::test]
+async fn a_repeated_request_gets_the_first_reply_although_the_world_has_changed_since() {
+    for house in [House::new(), House::sqlite()] {
+        let send = async |path: &str, body: &Value| {
+            house.call(Method::POST, path, Some(body.clone()), &[("idempotency-key", "once")]).await.ok()
+        };
+        let id = |reply: &Value| reply["id"].as_str().unwrap().to_owned();
+        let agent_body = json!({"name": "a", "model": "p/priced"});
+        let agent = id(&send("/v1/agents", &agent_body).await);
+        let change = json!({"system": "be brief"});
+        let version = send(&format!("/v1/agents/{agent}"), &change).await["version"].clone();
+        let environment_body = json!({"name": "here", "config": {"type": "cloud"}});
+        let environment = id(&send("/v1/environments", &environment_body).await);
+        let rename = json!({"name": "there"});
+        send(&format!("/v1/environments/{environment}"), &rename).await;
+        let session_body =
+            json!({"agent": agent, "environment_id": environment, "initial_events": message("hi")["events"]});
+        let session = id(&send("/v1/sessions", &session_body).await);
+        let update = json!({"title": "first", "metadata": {"k": "1"}});
+        send(&format!("/v1/sessions/{session}"), &update).await;
+        let budget = json!({"cost_usd": 5});
+        send(&format!("/v1/sessions/{session}/budget"), &budget).await;
+        // Everything that the requests were checked against is different now.
+        house.post(&format!("/v1/sessions/{session}"), json!({"title": "second", "metadata": {"k": "2"}})).await.ok();
+        for path in [format!("/v1/agents/{agent}/archive"), format!("/v1/environments/{environment}/archive")] {
+            house.post(&path, json!({})).await.ok();
+        }
+        assert_eq!(house.post("/v1/sessions", session_body.clone()).await.code(), "agent_archived", "without the key");
+        assert_eq!(id(&send("/v1/agents", &agent_body).await), agent);
+        assert_eq!(send(&format!("/v1/agents/{agent}"), &change).await["version"], version);
+        assert_eq!(id(&send("/v1/environments", &environment_body).await), environment);
+        assert_eq!(id(&send(&format!("/v1/environments/{environment}"), &rename).await), environment);
+        assert_eq!(id(&send("/v1/sessions", &session_body).await), session);
+        let again = send(&format!("/v1/sessions/{session}"), &update).await;
+        assert_eq!((&again["title"], &again["metadata"]["k"]), (&json!("second"), &json!("2")), "it is not done again");
+        house.post(&format!("/v1/sessions/{session}/cancel"), json!({})).await.ok();
+        send(&format!("/v1/sessions/{session}/budget"), &budget).await;
+        let all = house.get("/v1/sessions?include_archived=true").await.ok();
+        assert_eq!(all["data"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_takes_no_key_may_be_repeated() {
+    let house = House::new();
+    let (agent, environment, session) = (house.agent().await, house.environment().await, house.session().await);
+    for path in
+        [format!("/v1/agents/{agent}"), format!("/v1/environments/{environment}"), format!("/v1/sessions/{session}")]
+    {
+        let path = format!("{path}/archive");
+        let first = house.post(&path, json!({})).await.ok();
+        house.memory.as_ref().unwrap().advance(60_000);
+        let again = house.post(&path, json!({})).await.ok();
+        assert!(first["archived_at"].is_string());
+        assert_eq!(again["archived_at"], first["archived_at"], "{path}");
+    }
+    let inbox = house.store.inbox(session.parse().unwrap()).await.unwrap();
+    assert_eq!(inbox.len(), 1, "one end is enough");
 }

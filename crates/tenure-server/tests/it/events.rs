@@ -241,3 +241,30 @@ async fn z_25_an_answer_that_came_after_the_timeout_is_told_what_counts() {
         assert!(counts["seq"].is_number(), "it is the stored event");
     }
 }
+
+#[tokio::test]
+async fn a_change_of_title_or_metadata_is_an_event_for_lists_and_streams() {
+    let house = House::new();
+    let session = house.session().await;
+    let path = format!("/v1/sessions/{session}");
+    let mut stream = house.stream(&session, "?after=0", &[]).await;
+    let update = json!({"title": "new", "metadata": {"a": "1", "b": "2"}});
+    let updated = house.post(&path, update).await.ok();
+    assert_eq!((&updated["title"], &updated["metadata"]["a"]), (&json!("new"), &json!("1")), "at once");
+    house.post(&path, json!({"metadata": {"a": null}})).await.ok();
+    house.post(&path, json!({"metadata": {"b": null}})).await.ok();
+    house.post(&path, json!({"title": "new", "metadata": {"b": null}})).await.ok();
+    Hand::claim(&house).await.take_inputs().await;
+    let list = house.get(&format!("{path}/events")).await.ok()["data"].as_array().unwrap().clone();
+    let told: Vec<Value> =
+        list.iter().map(|event| json!([event["type"], event["update"], event["title"], event["metadata"]])).collect();
+    let expected = [
+        json!(["session.updated", "title", "new", null]),
+        json!(["session.updated", "metadata", null, {"a": "1", "b": "2"}]),
+        json!(["session.updated", "metadata", null, {"b": "2"}]),
+        json!(["session.updated", "metadata", null, null]),
+    ];
+    assert_eq!(told, expected, "what changes nothing is not told");
+    let frames: Vec<Value> = stream.take(4).await.into_iter().map(|frame| frame.data).collect();
+    assert_eq!(frames, list);
+}

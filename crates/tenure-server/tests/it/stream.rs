@@ -100,7 +100,7 @@ async fn o_057_strange_cursors_are_refused_and_an_empty_one_is_none() {
     let session = with_a_turn(&house).await;
     let path = format!("/v1/sessions/{session}/events/stream");
     let long = "1".repeat(1_000_000);
-    for cursor in ["abc", "7", "99999999999999999999", "-1", "4.1-1", "sevt_x", &long] {
+    for cursor in ["abc", "99999999999999999999", "-1", "4.1-1", "sevt_x", &long] {
         let reply = house.send(request(Method::GET, &path, HttpBody::empty(), &[("last-event-id", cursor)])).await;
         assert_eq!(
             (reply.status, reply.code().as_str()),
@@ -114,6 +114,25 @@ async fn o_057_strange_cursors_are_refused_and_an_empty_one_is_none() {
     let mut stream = house.stream(&session, "", &[("last-event-id", "")]).await;
     house.say(&session, "x").await;
     assert_eq!(outline(&stream.take(1).await), [("user.message", None)]);
+}
+
+#[tokio::test]
+async fn z_29_a_cursor_beyond_the_log_gets_a_reset_and_the_whole_log() {
+    let house = House::new();
+    let session = with_a_turn(&house).await;
+    let whole = house.stream(&session, "?after=0", &[]).await.take(6).await;
+    for (query, header) in [("", "7"), ("?after=7", ""), ("?event_deltas[]=agent.message", "9.2-1.17")] {
+        let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[("last-event-id", header)] };
+        let mut stream = house.stream(&session, query, headers).await;
+        assert_eq!(stream.headers["tenure-stream-from"], "0");
+        let reset = stream.next().await.unwrap();
+        assert_eq!((reset.event.as_str(), reset.id.as_deref()), ("session.reset", Some("0")));
+        let fields = ["type", "session_id", "first_seq", "last_seq"].map(|field| reset.data[field].clone());
+        assert_eq!(fields, [json!("session.reset"), json!(session), json!(1), json!(6)]);
+        assert_eq!(stream.take(6).await, whole);
+    }
+    // Cut right after the reset, it comes back with the id of that.
+    assert_eq!(house.stream(&session, "", &[("last-event-id", "0")]).await.take(6).await, whole);
 }
 
 #[tokio::test]
@@ -177,7 +196,7 @@ async fn previews_are_shown_between_the_span_and_the_message_to_those_who_opted_
     );
     assert_eq!(
         before[before.len() - 2].data,
-        json!({"type": "event_start", "event": {"id": attempt.block.to_string(), "type": "agent.message"}})
+        json!({"type": "event_start", "event": {"id": attempt.block.to_string(), "type": "agent.message"}, "attempt": 1})
     );
     assert_eq!(
         outline(&after),

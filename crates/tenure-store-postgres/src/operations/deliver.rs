@@ -1,10 +1,10 @@
 //! Appends inputs to an inbox. What becomes of each is decided here, under the lock of the head
 //! (hazard Z-25), by the core.
 
-use crate::operations::idempotency;
+use crate::operations::{idempotency, sessions};
 use crate::params::{key, number, params, tenant_text};
 use crate::payloads::Kept;
-use crate::rows::{Stored, count, shard};
+use crate::rows::{self, Stored, count, shard};
 use crate::statements as sql;
 use crate::transact::Tx;
 use crate::trouble::{Trouble, corrupt};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
-use tenure_store::{Error, Hint, Idempotency, Kind};
+use tenure_store::{Error, Hint, Idempotency, Kind, Notes};
 use uuid::Uuid;
 
 /// Rows of a log that are looked through for an input whose delivery may have been committed.
@@ -32,6 +32,7 @@ pub(crate) struct Letters {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
     pub(crate) inputs: Vec<NewInput>,
+    pub(crate) notes: Option<Notes>,
     pub(crate) idempotency: Option<Idempotency>,
 }
 
@@ -62,16 +63,44 @@ pub(crate) async fn deliver(tx: &mut Tx, letters: &Letters) -> Result<(Vec<Slip>
     if let Some(result) = idempotency::earlier(&tx.link, tenant, letters.idempotency.as_ref()).await? {
         return Ok((replay(tx, *id, inputs, &result).await?, true));
     }
-    if tx.may_repeat && was_delivered(tx, *id, &head, inputs).await? {
+    let last = letters.notes.as_ref().map(|notes| notes.id).or(inputs.last().map(|input| input.id));
+    if tx.may_repeat && was_delivered(tx, *id, &head, last).await? {
         let now = tx.now;
         return Ok((inputs.iter().map(|input| Slip::Own(input.id, now)).collect(), false));
     }
     let body: String = tx.link.one(sql::BODY, params![shard(*id), key(id.bits())]).await?.get(0);
     let session = stored::decode_session(&body).map_err(|error| corrupt(id, error))?;
     let slips = add(tx, tenant, &session, head, inputs).await?;
+    if let Some(notes) = &letters.notes {
+        annotate(tx, tenant, &session, notes).await?;
+    }
     let result = Value::Array(slips.iter().zip(inputs).map(|(slip, input)| note(slip, &input.body)).collect());
     idempotency::remember(tx, tenant, letters.idempotency.as_ref(), &result).await?;
     Ok((slips, false))
+}
+
+/// Changes the client's notes, and puts an input that tells of them into the inbox of a session that has
+/// not ended.
+async fn annotate(tx: &mut Tx, tenant: &TenantId, session: &Session, notes: &Notes) -> Result<(), Trouble> {
+    let (id, now) = (session.id, tx.now);
+    let row = tx.link.one(sql::METADATA, params![shard(id), key(id.bits()), tenant_text(tenant)]).await?;
+    let Some(after) = notes.apply(&rows::metadata(row.get(0))?) else { return Ok(()) };
+    let body = InputBody::Metadata(after.clone());
+    // Always in the row: notes are short.
+    let inline = Some(stored::encode_input(&Input { id: notes.id, at: now, body: body.clone() }));
+    let told = NewInput { id: notes.id, body, kept: Kept { inline, payload: None } };
+    match to_head(tx, tenant, session, &[told]).await {
+        Ok(_) => {}
+        Err(Trouble::Refused(error)) if is_ended(&error) => tx.changed(id),
+        Err(trouble) => return Err(trouble),
+    }
+    tx.link.run(sql::SET_METADATA, params![shard(id), key(id.bits()), sessions::encode(&after)?, now.0]).await?;
+    Ok(())
+}
+
+fn is_ended(error: &Error) -> bool {
+    let reason = error.source.as_ref().and_then(|source| source.downcast_ref::<Refused>());
+    reason == Some(&Refused::Ended)
 }
 
 /// Delivers to a session whose head is known; all or nothing.
@@ -92,9 +121,9 @@ async fn lock(tx: &Tx, tenant: &TenantId, id: SessionId) -> Result<Head, Trouble
 }
 
 /// Whether an earlier try of this delivery, whose reply was lost, was committed (hazard Z-20).
-async fn was_delivered(tx: &Tx, id: SessionId, head: &Head, inputs: &[NewInput]) -> Result<bool, Trouble> {
-    let Some(last) = inputs.last() else { return Ok(false) };
-    let last = key(last.id.bits());
+async fn was_delivered(tx: &Tx, id: SessionId, head: &Head, last: Option<EventId>) -> Result<bool, Trouble> {
+    let Some(last) = last else { return Ok(false) };
+    let last = key(last.bits());
     if head.delivered == Some(last) {
         return Ok(true);
     }
@@ -204,7 +233,11 @@ async fn queued(tx: &Tx, session: SessionId) -> Result<Vec<Input>, Trouble> {
 
 fn is_plain(body: &InputBody) -> bool {
     match body {
-        InputBody::Message { .. } | InputBody::System { .. } | InputBody::Title(_) | InputBody::Limits(_) => true,
+        InputBody::Message { .. }
+        | InputBody::System { .. }
+        | InputBody::Title(_)
+        | InputBody::Metadata(_)
+        | InputBody::Limits(_) => true,
         InputBody::Interrupt
         | InputBody::Confirmation { .. }
         | InputBody::CustomResult { .. }

@@ -4,7 +4,6 @@ use crate::link::Link;
 use crate::params::{key, limit, number, params, tenant_text};
 use crate::rows::{self, Stored, StoredView, bits, count, shard};
 use crate::statements as sql;
-use crate::transact::Tx;
 use crate::trouble::Trouble;
 use std::collections::BTreeMap;
 use tenure_core::{Event, Input, Phase, SessionId, TenantId, Timestamp};
@@ -166,28 +165,6 @@ pub(crate) async fn events(link: &Link, query: &EventQuery) -> Result<Vec<Event>
 pub(crate) async fn inbox(link: &Link, session: SessionId) -> Result<Vec<(u64, Input)>, Trouble> {
     let waiting = rows::inbox(link, session, 0, u64::MAX).await?;
     rows::inputs(link, waiting).await
-}
-
-/// Changes the client's notes.
-pub(crate) async fn annotate(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    id: SessionId,
-    changes: &BTreeMap<String, Option<String>>,
-) -> Result<(), Trouble> {
-    let (shard, session) = (shard(id), key(id.bits()));
-    let row = tx.link.first(sql::METADATA, params![shard, session, tenant_text(tenant)]).await?;
-    let row = row.ok_or_else(|| Error::new(Kind::NotFound, format!("session {id} does not exist")))?;
-    let mut metadata = rows::metadata(row.get(0))?;
-    for (name, value) in changes {
-        match value {
-            Some(value) => metadata.insert(name.clone(), value.clone()),
-            None => metadata.remove(name),
-        };
-    }
-    tx.link.run(sql::SET_METADATA, params![shard, session, encode(&metadata)?, tx.now.0]).await?;
-    tx.changed(id);
-    Ok(())
 }
 
 /// The stored form of the client's notes.

@@ -5,7 +5,7 @@ use crate::server::server;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_store::conformance::fixture::{
-    Holder, claim, create, deliver, lease_id, log, message, new_session, node, tenant, view,
+    Holder, claim, create, deliver, event_id, lease_id, log, message, new_session, node, tenant, view,
 };
 use tenure_store::*;
 use tenure_store_postgres::{Options, Postgres};
@@ -108,7 +108,12 @@ async fn what_is_made_while_the_connection_breaks_is_made_once() {
         assert!(house.proxy.is_done(), "{kind}");
         assert_eq!(view(store, id).await.state, State::Queued, "{kind}");
         broken(&house, kind).await;
-        store.annotate(&tenant(), id, BTreeMap::from([("a".to_owned(), Some("b".to_owned()))])).await.unwrap();
+        let changes = BTreeMap::from([("a".to_owned(), Some("b".to_owned()))]);
+        let notes = Some(Notes { id: event_id(), changes });
+        let notes = Delivery { tenant: tenant(), session: id, inputs: Vec::new(), notes, idempotency: None };
+        store.deliver(notes).await.unwrap();
+        assert!(house.proxy.is_done(), "{kind}");
+        assert_eq!(store.inbox(id).await.unwrap().len(), 2, "{kind}");
         broken(&house, kind).await;
         store.delete(&tenant(), id).await.unwrap();
         assert!(house.proxy.is_done(), "{kind}");

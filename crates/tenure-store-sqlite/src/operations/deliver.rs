@@ -3,7 +3,7 @@
 
 use crate::blobs::Kept;
 use crate::errors;
-use crate::operations::idempotency;
+use crate::operations::{idempotency, sessions};
 use crate::rows::{self, Stored, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
-use tenure_store::{Error, Hint, Idempotency, Kind};
+use tenure_store::{Error, Hint, Idempotency, Kind, Notes};
 
 /// An input whose body is encoded, and kept if it is large.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Letters {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
     pub(crate) inputs: Vec<NewInput>,
+    pub(crate) notes: Option<Notes>,
     pub(crate) idempotency: Option<Idempotency>,
 }
 
@@ -58,9 +59,37 @@ pub(crate) fn deliver(work: &mut Work<'_>, letters: &Letters) -> Result<(Vec<Sli
     }
     let session = stored::decode_session(&body).map_err(|error| errors::corrupt(id, error))?;
     let slips = to_head(work, tenant, &session, inputs)?;
+    if let Some(notes) = &letters.notes {
+        annotate(work, tenant, &session, notes)?;
+    }
     let result = Value::Array(slips.iter().zip(inputs).map(|(slip, input)| note(slip, &input.body)).collect());
     idempotency::remember(work, tenant, letters.idempotency.as_ref(), id.shard().0, &result)?;
     Ok((slips, false))
+}
+
+/// Changes the client's notes, and puts an input that tells of them into the inbox of a session that has
+/// not ended.
+fn annotate(work: &mut Work<'_>, tenant: &TenantId, session: &Session, notes: &Notes) -> Result<(), Error> {
+    let id = session.id;
+    let text: Option<String> =
+        rows::first(work.connection, sql::METADATA, (key(id.bits()), &tenant.0), |row| row.get(0))?;
+    let text = text.ok_or_else(|| Error::new(Kind::NotFound, format!("session {id} does not exist")))?;
+    let Some(after) = notes.apply(&rows::metadata(&text)?) else { return Ok(()) };
+    let body = InputBody::Metadata(after.clone());
+    // Always in the row: notes are short.
+    let kept = Kept::inline(stored::encode_input(&Input { id: notes.id, at: work.now, body: body.clone() }));
+    match to_head(work, tenant, session, &[NewInput { id: notes.id, body, kept }]) {
+        Ok(_) => {}
+        Err(error) if is_ended(&error) => work.hints.push(Hint::Session(id)),
+        Err(error) => return Err(error),
+    }
+    rows::run(work.connection, sql::SET_METADATA, (key(id.bits()), sessions::encode(&after)?, work.now.0))?;
+    Ok(())
+}
+
+fn is_ended(error: &Error) -> bool {
+    let reason = error.source.as_ref().and_then(|source| source.downcast_ref::<Refused>());
+    reason == Some(&Refused::Ended)
 }
 
 /// Delivers to a session whose head is known; all or nothing.
@@ -160,7 +189,11 @@ fn queued(work: &Work<'_>, session: SessionId) -> Result<Vec<Input>, Error> {
 
 fn is_plain(body: &InputBody) -> bool {
     match body {
-        InputBody::Message { .. } | InputBody::System { .. } | InputBody::Title(_) | InputBody::Limits(_) => true,
+        InputBody::Message { .. }
+        | InputBody::System { .. }
+        | InputBody::Title(_)
+        | InputBody::Metadata(_)
+        | InputBody::Limits(_) => true,
         InputBody::Interrupt
         | InputBody::Confirmation { .. }
         | InputBody::CustomResult { .. }

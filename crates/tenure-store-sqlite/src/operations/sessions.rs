@@ -3,11 +3,10 @@
 use crate::blobs::Blobs;
 use crate::rows::{self, Stored, StoredView, key, number};
 use crate::statements as sql;
-use crate::writer::Work;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use tenure_core::{Event, Input, Phase, SessionId, TenantId, Timestamp};
-use tenure_store::{Counts, Error, EventQuery, Hint, Kind, MAX_PAGE, Order, SessionQuery, SessionView};
+use tenure_store::{Counts, Error, EventQuery, Kind, MAX_PAGE, Order, SessionQuery, SessionView};
 
 /// Digits of the text form of an id that can be a tail.
 const TAIL_DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -154,28 +153,6 @@ pub(crate) fn events(connection: &Connection, blobs: &Blobs, query: &EventQuery)
 /// What waits in an inbox.
 pub(crate) fn inbox(connection: &Connection, blobs: &Blobs, session: SessionId) -> Result<Vec<(u64, Input)>, Error> {
     rows::inputs(rows::inbox(connection, session, 0, u64::MAX)?, blobs)
-}
-
-/// Changes the client's notes.
-pub(crate) fn annotate(
-    work: &mut Work<'_>,
-    tenant: &TenantId,
-    id: SessionId,
-    changes: &BTreeMap<String, Option<String>>,
-) -> Result<(), Error> {
-    let text: Option<String> =
-        rows::first(work.connection, sql::METADATA, (key(id.bits()), &tenant.0), |row| row.get(0))?;
-    let text = text.ok_or_else(|| Error::new(Kind::NotFound, format!("session {id} does not exist")))?;
-    let mut metadata = rows::metadata(&text)?;
-    for (name, value) in changes {
-        match value {
-            Some(value) => metadata.insert(name.clone(), value.clone()),
-            None => metadata.remove(name),
-        };
-    }
-    rows::run(work.connection, sql::SET_METADATA, (key(id.bits()), encode(&metadata)?, work.now.0))?;
-    work.hints.push(Hint::Session(id));
-    Ok(())
 }
 
 /// The stored form of the client's notes.

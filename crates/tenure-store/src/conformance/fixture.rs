@@ -73,7 +73,7 @@ pub async fn create_for(store: &dyn Store, tenant: &TenantId, inputs: Vec<InputB
 /// Inputs for a session, ready to send.
 pub fn delivery(session: SessionId, inputs: Vec<InputBody>) -> Delivery {
     let inputs = inputs.into_iter().map(|body| (event_id(), body)).collect();
-    Delivery { tenant: tenant(), session, inputs, idempotency: None }
+    Delivery { tenant: tenant(), session, inputs, notes: None, idempotency: None }
 }
 
 /// Delivers one input.

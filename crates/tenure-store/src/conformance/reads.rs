@@ -2,11 +2,12 @@
 
 use super::Harness;
 use super::fixture::{
-    Holder, all_sessions, claim, create, create_for, hold, log, message, new_session, node, tenant, view,
+    Holder, all_sessions, claim, create, create_for, delivery, event_id, hold, idempotency, log, message, new_session,
+    node, tenant, view,
 };
-use crate::{Counts, EventQuery, Kind, NewSession, Order, SessionQuery, State, Store, Then};
+use crate::{Counts, Delivery, EventQuery, Kind, NewSession, Notes, Order, SessionQuery, State, Store, Then};
 use std::collections::BTreeMap;
-use tenure_core::{AgentId, Body, End, Phase, SessionId, TenantId, Timestamp, WaitKind};
+use tenure_core::{AgentId, Body, End, InputBody, Phase, SessionId, TenantId, Timestamp, WaitKind};
 
 /// Pages join without a gap or a repeat.
 pub async fn a_log_is_read_in_pages_both_ways(harness: &dyn Harness) {
@@ -204,8 +205,38 @@ pub async fn notes_change_key_by_key(harness: &dyn Harness) {
     let new = NewSession { metadata: notes(&[("a", "1"), ("b", "2")]), ..new_session(&tenant(), Vec::new()) };
     let id = store.create(new).await.expect("it is new").view.session.id;
     let changes = BTreeMap::from([("a".to_owned(), None), ("c".to_owned(), Some("3\0".to_owned()))]);
-    store.annotate(&tenant(), id, changes).await.expect("it exists");
-    assert_eq!(view(&*store, id).await.metadata, notes(&[("b", "2"), ("c", "3\0")]));
+    let change = || Some(Notes { id: event_id(), changes: changes.clone() });
+    let after = notes(&[("b", "2"), ("c", "3\0")]);
+    let first = Delivery { notes: change(), idempotency: Some(idempotency("a", 1)), ..delivery(id, Vec::new()) };
+    store.deliver(first.clone()).await.expect("it exists");
+    assert_eq!(view(&*store, id).await.metadata, after, "at once");
+    // What changes nothing is not told.
+    store.deliver(Delivery { notes: change(), ..delivery(id, Vec::new()) }).await.expect("it exists");
+    let back = BTreeMap::from([("c".to_owned(), Some("4".to_owned()))]);
+    let back = Notes { id: event_id(), changes: back };
+    store.deliver(Delivery { notes: Some(back), ..delivery(id, vec![message("go")]) }).await.expect("it exists");
+    assert!(store.deliver(first).await.expect("it is known").is_repeat);
+    let newest = notes(&[("b", "2"), ("c", "4")]);
+    assert_eq!(view(&*store, id).await.metadata, newest, "a repeated request does not take back what came later");
+    let inbox: Vec<_> =
+        store.inbox(id).await.expect("it can be read").into_iter().map(|(_, input)| input.body).collect();
+    assert_eq!(inbox, [InputBody::Metadata(after), message("go"), InputBody::Metadata(newest)]);
+    assert_eq!(view(&*store, id).await.state, State::Queued, "a worker is to tell of it");
+}
+
+/// The log of a session that has ended is closed, its notes are not.
+pub async fn notes_of_an_ended_session_change_silently(harness: &dyn Harness) {
+    let store = harness.store();
+    let node = node(&*store).await;
+    let id = create(&*store, vec![message("go")]).await;
+    let mut holder = hold(&*store, node).await;
+    holder.push(Body::StatusTerminated { end: End::Done });
+    holder.commit(&*store, Then::Park).await.expect("the lease is held");
+    let changes = BTreeMap::from([("a".to_owned(), Some("1".to_owned()))]);
+    let notes = Some(Notes { id: event_id(), changes });
+    store.deliver(Delivery { notes, ..delivery(id, Vec::new()) }).await.expect("it exists");
+    let view = view(&*store, id).await;
+    assert_eq!((view.metadata["a"].as_str(), view.state, view.inbox_len), ("1", State::Ended, 0));
 }
 
 /// With all that belongs to it; one that is being worked on is refused.

@@ -1,8 +1,10 @@
 //! Tenants do not see each other.
 
 use super::Harness;
-use super::fixture::{agent, all_sessions, bits, catalog, create, delivery, environment, hold, message, node, tenant};
-use crate::{CatalogQuery, Delivery, EventQuery, Kind, Order, SessionQuery};
+use super::fixture::{
+    agent, all_sessions, bits, catalog, create, delivery, environment, event_id, hold, message, node, tenant,
+};
+use crate::{CatalogQuery, Delivery, EventQuery, Kind, Notes, Order, SessionQuery};
 use std::collections::BTreeMap;
 use tenure_core::{AgentId, TenantId};
 
@@ -27,9 +29,11 @@ pub async fn sessions_of_others_are_not_found(harness: &dyn Harness) {
     let text = id.to_string();
     assert!(store.sessions_by_tail(&other, &text[text.len() - 4..], 10).await.expect("it can be read").is_empty());
     let delivery = Delivery { tenant: other.clone(), ..delivery(id, vec![message("hello")]) };
-    assert_eq!(store.deliver(delivery).await.expect_err("it is not theirs").kind, Kind::NotFound);
-    let notes = BTreeMap::from([("a".to_owned(), Some("b".to_owned()))]);
-    assert_eq!(store.annotate(&other, id, notes).await.expect_err("it is not theirs").kind, Kind::NotFound);
+    assert_eq!(store.deliver(delivery.clone()).await.expect_err("it is not theirs").kind, Kind::NotFound);
+    let changes = BTreeMap::from([("a".to_owned(), Some("b".to_owned()))]);
+    let notes = Some(Notes { id: event_id(), changes });
+    let annotation = Delivery { inputs: Vec::new(), notes, ..delivery };
+    assert_eq!(store.deliver(annotation).await.expect_err("it is not theirs").kind, Kind::NotFound);
     assert_eq!(store.delete(&other, id).await.expect_err("it is not theirs").kind, Kind::NotFound);
     assert!(store.session(&tenant(), id).await.expect("it can be read").is_some());
 }

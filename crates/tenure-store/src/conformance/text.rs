@@ -24,7 +24,7 @@ pub async fn o_030_any_text_comes_back_as_it_was(harness: &dyn Harness) {
         let id = new.session.id;
         let inputs = vec![(tenure_core::EventId::from_bits(bits()), InputBody::Title(text.to_owned()))];
         store
-            .deliver(Delivery { tenant: tenant.clone(), session: id, inputs, idempotency: None })
+            .deliver(Delivery { tenant: tenant.clone(), session: id, inputs, notes: None, idempotency: None })
             .await
             .expect("it is taken");
         let mut holder = hold(&*store, node).await;

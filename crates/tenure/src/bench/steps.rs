@@ -102,7 +102,9 @@ async fn turn_of(store: &dyn Store, tenant: &TenantId, id: SessionId, turn: usiz
         EventId::from_bits((turn as u128 + 1) << 64),
         InputBody::Message { content: vec![Block::Text("hi".to_owned())] },
     );
-    store.deliver(Delivery { tenant: tenant.clone(), session: id, inputs: vec![input], idempotency: None }).await?;
+    store
+        .deliver(Delivery { tenant: tenant.clone(), session: id, inputs: vec![input], notes: None, idempotency: None })
+        .await?;
     loop {
         let view = store.session(tenant, id).await?.context("the session is there")?;
         if view.state == State::Parked && view.inbox_len == 0 && view.session.phase() == Phase::Idle {

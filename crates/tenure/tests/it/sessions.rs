@@ -126,6 +126,7 @@ fn logs_print_one_line_per_event_and_filter_by_type_and_time() {
             "span.model_request_start",
             "agent.message",
             "span.model_request_end",
+            "session.usage",
             "session.status_idle"
         ]
     );
@@ -133,7 +134,7 @@ fn logs_print_one_line_per_event_and_filter_by_type_and_time() {
     let filtered = house.run(&["logs", &session, "--type", "message", "--json"]).ok().json();
     assert_eq!(filtered.iter().map(|event| event["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 4]);
     assert_eq!(house.run(&["logs", &session, "--since", "2100-01-01T00:00:00Z"]).ok().stdout, "");
-    assert_eq!(house.run(&["logs", &session, "--since", "1h", "--json"]).ok().json().len(), 6);
+    assert_eq!(house.run(&["logs", &session, "--since", "1h", "--json"]).ok().json().len(), 7);
     let wrong = house.run(&["logs", &session, "--since", "yesterday"]).fails(2);
     assert!(wrong.contains("\"yesterday\" is not a time") && wrong.contains("fix:"), "{wrong}");
 }

@@ -8,6 +8,7 @@ use crate::id::{CallbackId, ConditionId, EventId};
 use crate::input::InputBody;
 use crate::json::Json;
 use crate::time::Timestamp;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -131,6 +132,7 @@ pub(super) enum UpdateForm {
     Paused,
     Resumed,
     Title { t: String },
+    Metadata { m: BTreeMap<String, String> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -272,6 +274,16 @@ pub(super) enum BodyForm {
     Updated {
         u: UpdateForm,
     },
+    UsageSnapshot {
+        u: UsageForm,
+        c: u64,
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        n: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        l: Option<u64>,
+        #[serde(default, skip_serializing_if = "EstimateForm::is_none")]
+        e: EstimateForm,
+    },
     EnvironmentStarted {
         d: String,
         m: Vec<String>,
@@ -359,8 +371,18 @@ impl Form<Body> for BodyForm {
                     Update::Paused => UpdateForm::Paused,
                     Update::Resumed => UpdateForm::Resumed,
                     Update::Title(title) => UpdateForm::Title { t: title.clone() },
+                    Update::Metadata(notes) => UpdateForm::Metadata { m: notes.clone() },
                 },
             },
+            Body::UsageSnapshot { usage, cost_usd_micros, has_unpriced, estimated, limit_usd_micros } => {
+                Self::UsageSnapshot {
+                    e: EstimateForm::of(estimated),
+                    u: UsageForm::of(usage),
+                    c: *cost_usd_micros,
+                    n: *has_unpriced,
+                    l: *limit_usd_micros,
+                }
+            }
             Body::EnvironmentStarted { driver, missing } => {
                 Self::EnvironmentStarted { d: driver.clone(), m: missing.clone() }
             }
@@ -444,7 +466,15 @@ impl Form<Body> for BodyForm {
                     UpdateForm::Paused => Update::Paused,
                     UpdateForm::Resumed => Update::Resumed,
                     UpdateForm::Title { t } => Update::Title(t),
+                    UpdateForm::Metadata { m } => Update::Metadata(m),
                 },
+            },
+            Self::UsageSnapshot { u, c, n, l, e } => Body::UsageSnapshot {
+                usage: u.to()?,
+                cost_usd_micros: c,
+                has_unpriced: n,
+                estimated: e.to()?,
+                limit_usd_micros: l,
             },
             Self::EnvironmentStarted { d, m } => Body::EnvironmentStarted { driver: d, missing: m },
             Self::EnvironmentReset { r } => Body::EnvironmentReset { reason: r },
@@ -467,6 +497,7 @@ pub(super) enum InputForm {
     Archive,
     Limits { l: LimitsForm },
     Title { x: String },
+    Metadata { m: BTreeMap<String, String> },
 }
 
 impl Form<InputBody> for InputForm {
@@ -488,6 +519,7 @@ impl Form<InputBody> for InputForm {
             InputBody::Archive => Self::Archive,
             InputBody::Limits(limits) => Self::Limits { l: LimitsForm::of(limits) },
             InputBody::Title(title) => Self::Title { x: title.clone() },
+            InputBody::Metadata(notes) => Self::Metadata { m: notes.clone() },
         }
     }
 
@@ -507,6 +539,7 @@ impl Form<InputBody> for InputForm {
             Self::Archive => InputBody::Archive,
             Self::Limits { l } => InputBody::Limits(l.to()?),
             Self::Title { x } => InputBody::Title(x),
+            Self::Metadata { m } => InputBody::Metadata(m),
         })
     }
 }

@@ -334,6 +334,8 @@ struct BudgetForm {
     #[serde(default, skip_serializing_if = "is_zero")]
     n: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
+    d: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     et: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     ec: u64,
@@ -577,6 +579,7 @@ impl Form<Session> for SessionForm {
                 et: value.budget.estimated_tokens,
                 ec: value.budget.estimated_cost_usd_micros,
                 f: value.budget.failures,
+                d: value.budget.told_tokens,
             },
             retry: RetryForm { f: value.retry.failures, e: value.retry.empty, r: value.retry.is_repaired },
             rep: RepeatsForm { d: value.repeats.digest, c: value.repeats.calls, f: value.repeats.failures },
@@ -639,6 +642,7 @@ impl Form<Session> for SessionForm {
                 estimated_tokens: self.budget.et,
                 estimated_cost_usd_micros: self.budget.ec,
                 failures: self.budget.f,
+                told_tokens: self.budget.d,
             },
             retry: Retry { failures: self.retry.f, empty: self.retry.e, is_repaired: self.retry.r },
             repeats: Repeats { digest: self.rep.d, calls: self.rep.c, failures: self.rep.f },

@@ -86,6 +86,7 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
         | Body::BudgetUpdated { .. }
         | Body::ContextCompacted { .. }
         | Body::Updated { .. }
+        | Body::UsageSnapshot { .. }
         | Body::EnvironmentStarted { .. }
         | Body::Condition { .. }
         | Body::EnvironmentReset { .. } => Vec::new(),
