@@ -180,7 +180,10 @@ async fn user(store: Arc<Memory>, number: u128, begun: Instant) {
         tokio::time::sleep_until(begun + at).await;
         let id = EventId::from_bits((number << 32) + turn as u128);
         let inputs = vec![(id, InputBody::Message { content: vec![Block::Text("go on".into())] })];
-        store.deliver(Delivery { tenant: tenant.clone(), session, inputs, idempotency: None }).await.unwrap();
+        store
+            .deliver(Delivery { tenant: tenant.clone(), session, inputs, notes: None, idempotency: None })
+            .await
+            .unwrap();
         loop {
             tokio::time::sleep(Duration::from_secs(5)).await;
             let view = store.session(&tenant, session).await.unwrap().unwrap();
