@@ -320,7 +320,7 @@ fn sessions() -> Vec<Session> {
         compaction: Compaction { due: Some(TooLarge::Bytes), tries: 1, futile_tokens: 77 },
         ..fresh.clone()
     });
-    sessions.push(Session { budget: Budget { told_tokens: 5, ..Budget::default() }, ..fresh });
+    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh });
     sessions
 }
 
