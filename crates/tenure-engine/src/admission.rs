@@ -306,7 +306,7 @@ impl Advance {
                 return self.send(report).await;
             }
         }
-        let Some(key) = key else { return None };
+        let key = key?;
         if failure.class == Class::Transient {
             let cool_down = retry::delay(&policy, 1, failure.retry_after, u64::MAX);
             let trips = self.services.upstreams.failed(&chosen.upstream, cool_down, now);
