@@ -47,7 +47,7 @@ impl Models for Upstream {
             full_name: name.to_owned(),
             credential: credential.to_owned(),
             model_name: model_name.to_owned(),
-            price: None,
+            price: Some(Price { input: 0, output: 0, cache_read: 0, cache_write: 0 }),
             max_output_tokens: 100,
             facts: ModelFacts { context_window: None, max_request_bytes: 32 * 1024 * 1024 },
         })
