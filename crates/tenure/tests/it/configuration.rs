@@ -37,8 +37,8 @@ fn a_mistake_in_the_file_is_named_with_line_and_what_was_perhaps_meant() {
         ("[node]\nheartbeat_seconds = 9\n", &["node.dead_after_seconds must be at least twice"]),
         ("public_url = \"example.com\"\n", &["public_url must start with http:// or https://"]),
         (
-            "[store]\nurl = \"postgres://db/x\"\n",
-            &["store.url starts with postgres:, and this version knows sqlite: only"],
+            "[store]\nurl = \"mysql://me:secret@db/x\"\n",
+            &["store.url starts with mysql:, and must be sqlite:PATH or postgres://USER@HOST/NAME"],
         ),
         ("[providers.x]\ndialect = \"gpt\"\n", &["line 2: unknown variant `gpt`", "`anthropic`"]),
         ("listen = \"127.0.0.1:1\n", &["line 1: "]),
