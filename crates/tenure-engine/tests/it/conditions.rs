@@ -229,7 +229,7 @@ async fn o_021_a_retired_model_is_replaced_at_once_and_not_asked_again_until_it_
     run.house.store.clear_condition(condition.id).await.unwrap();
     run.until_condition(|view| view.condition.stage == Stage::Releasing).await;
     // The worker hears of it with its next look; a session that is quicker asks the other one.
-    for turn in 3..20 {
+    for turn in 3..150 {
         run.house.until(session, Phase::Idle).await;
         run.house.say(session, "and now?").await;
         let log = run.house.until_log(session, |log| said(log).len() == turn).await;
