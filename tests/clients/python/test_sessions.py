@@ -44,7 +44,7 @@ class Sessions(Case):
         session = self.session("echo", metadata={"a": "1"})
         with self.stream(session) as stream:
             self.client.beta.sessions.update(session.id, title="new", metadata={"b": "2"})
-            seen = [event for event, _ in zip(stream, range(2))]
+            seen = [event for _, event in zip(range(2), stream)]
         for event in seen:
             self.assertEqual(event.type, "session.updated")
             event_shapes()["session.updated"].validate_python(event.to_dict())
