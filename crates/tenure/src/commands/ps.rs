@@ -163,6 +163,10 @@ fn why(session: &Value) -> String {
                 open.filter(|call| text(call, "state") == "needs_answer").map(|call| text(call, "name")).collect();
             format!("answer to {}", names.join(", "))
         }
+        // The condition says when, to all of them; the time of the wait is only that of a look at it.
+        "condition" if !field("condition_id").is_empty() => {
+            format!("{} of {}, shared", field("class").replace('_', " "), field("model"))
+        }
         "backoff" | "upstream" | "condition" => format!("{}{next}", field("class").replace('_', " ")),
         "callback" => format!("callback{}", next.replace("next in", "gives up in")),
         "budget" => format!("limit of {} reached", limit(field("limit"))),
