@@ -20,6 +20,16 @@ pub enum Kind {
     Invalid,
     /// The disk is full.
     NoSpace,
+    /// The name is taken.
+    Exists,
+    /// What is stored is not what it was.
+    Damaged,
+    /// It was written by a newer version.
+    Newer,
+    /// It was stored with another key.
+    WrongKey,
+    /// It was there, and was removed meanwhile.
+    Gone,
     /// Anything else that the system said.
     Io,
 }
@@ -42,6 +52,7 @@ impl Error {
     pub(crate) fn io(doing: &str, path: &[u8], error: &io::Error) -> Self {
         let kind = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOENT) => Kind::NotFound,
+            Some(rustix::io::Errno::EXIST) => Kind::Exists,
             Some(rustix::io::Errno::NOTDIR) => Kind::NotADirectory,
             Some(rustix::io::Errno::ISDIR) => Kind::NotAFile,
             Some(rustix::io::Errno::XDEV | rustix::io::Errno::LOOP) => Kind::Escapes,

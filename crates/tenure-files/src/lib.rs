@@ -1,4 +1,4 @@
-//! The workspace folder of a session: paths that cannot leave it.
+//! The files of a session: paths that cannot leave its workspace, and snapshots that outlive it.
 //!
 //! An agent owns the content of its workspace, links included, and is hostile by assumption. Every
 //! operation starts from a file descriptor of the folder and resolves paths *beneath* it in the
@@ -10,6 +10,7 @@ mod error;
 mod pack;
 mod path;
 mod remove;
+pub mod snapshots;
 mod workspace;
 
 pub use archive::{ImportLimits, Imported};

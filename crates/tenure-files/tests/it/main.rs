@@ -3,6 +3,7 @@
 
 mod bombs;
 mod pack;
+mod snapshots;
 
 use std::io::Cursor;
 use std::os::unix::fs::symlink;
