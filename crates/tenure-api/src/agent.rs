@@ -12,7 +12,7 @@ use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{Agent, CompactionMode, CompactionPolicy, Policies, UnknownOutcome};
+use tenure_core::{Agent, CompactionMode, CompactionPolicy, Policies, SnapshotPolicy, UnknownOutcome};
 
 /// One version of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,6 +142,9 @@ pub struct WirePolicies {
     /// What happens when a conversation becomes too long for the model.
     #[serde(default)]
     pub compaction: WireCompaction,
+    /// When the files of a session are stored: `manual`, `turn`, `wait`, `lease` or `step`.
+    #[serde(default)]
+    pub snapshot: String,
 }
 
 /// What happens when a conversation becomes too long for the model.
@@ -258,6 +261,14 @@ impl WirePolicies {
             },
             max_output_tokens: policies.max_output_tokens,
             compaction: WireCompaction::of(&policies.compaction),
+            snapshot: match policies.snapshot {
+                SnapshotPolicy::Manual => "manual",
+                SnapshotPolicy::Turn => "turn",
+                SnapshotPolicy::Wait => "wait",
+                SnapshotPolicy::Lease => "lease",
+                SnapshotPolicy::Step => "step",
+            }
+            .to_owned(),
         }
     }
 }

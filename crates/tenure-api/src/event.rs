@@ -166,7 +166,21 @@ pub enum WireBody {
     #[serde(rename = "environment.started")]
     EnvironmentStarted { driver: String, missing: Vec<String> },
     #[serde(rename = "environment.reset")]
-    EnvironmentReset { reason: String },
+    EnvironmentReset {
+        reason: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot_id: Option<String>,
+    },
+    #[serde(rename = "session.snapshot_created")]
+    SnapshotCreated {
+        snapshot_id: String,
+        reason: String,
+        consistency: String,
+        entries: u64,
+        bytes: u64,
+        new_bytes: u64,
+        left_out: u64,
+    },
     /// A type that this release does not know; never written.
     #[serde(other, skip_serializing)]
     Unknown,
@@ -386,10 +400,21 @@ impl WireBody {
                 let limits = Limits { cost_usd_micros: *limit_usd_micros, ..Limits::NONE };
                 Self::Usage { usage: WireUsage::of(&used), budget: WireBudget::of(limits) }
             }
-            Body::EnvironmentStarted { driver, missing } => {
+            Body::EnvironmentStarted { driver, missing, epoch: _ } => {
                 Self::EnvironmentStarted { driver: driver.clone(), missing: missing.clone() }
             }
-            Body::EnvironmentReset { reason } => Self::EnvironmentReset { reason: reason.clone() },
+            Body::EnvironmentReset { reason, snapshot } => {
+                Self::EnvironmentReset { reason: reason.clone(), snapshot_id: snapshot.map(|id| id.to_string()) }
+            }
+            Body::SnapshotCreated { snapshot, taken } => Self::SnapshotCreated {
+                snapshot_id: snapshot.to_string(),
+                reason: crate::snapshot::reason(taken.reason).to_owned(),
+                consistency: crate::snapshot::consistency(taken.consistency).to_owned(),
+                entries: taken.entries,
+                bytes: taken.bytes,
+                new_bytes: taken.new_bytes,
+                left_out: taken.left_out,
+            },
         }
     }
 
@@ -409,6 +434,7 @@ impl WireBody {
             | InputBody::Limits(_)
             | InputBody::Title(_)
             | InputBody::Metadata(_)
+            | InputBody::Snapshot
             | InputBody::Pause
             | InputBody::Resume
             | InputBody::Cancel
@@ -448,6 +474,7 @@ impl WireBody {
             Self::Usage { .. } => "session.usage",
             Self::EnvironmentStarted { .. } => "environment.started",
             Self::EnvironmentReset { .. } => "environment.reset",
+            Self::SnapshotCreated { .. } => "session.snapshot_created",
             Self::Unknown => "unknown",
         }
     }

@@ -31,7 +31,7 @@ pub struct WireFile {
 pub struct WireFolder {
     /// Path inside the workspace.
     pub path: String,
-    /// Always `live`: the files as they are now.
+    /// `live`, or the snapshot that has it so.
     pub at: String,
     /// Entries, by name.
     pub data: Vec<WireFile>,

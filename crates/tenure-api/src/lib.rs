@@ -22,6 +22,7 @@ pub mod openapi;
 pub mod page;
 pub mod scope;
 pub mod session;
+pub mod snapshot;
 pub mod time;
 pub mod timeline;
 pub mod webhook;

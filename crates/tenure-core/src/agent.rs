@@ -165,6 +165,25 @@ pub struct Policies {
     pub max_output_tokens: Option<u32>,
     /// What happens when the conversation becomes too long for the model.
     pub compaction: CompactionPolicy,
+    /// When the files of a session are stored.
+    pub snapshot: SnapshotPolicy,
+}
+
+/// When the files of a session are stored. Each but the first stores at all moments of those before it,
+/// and always only if something may have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SnapshotPolicy {
+    /// When somebody asks.
+    Manual,
+    /// At the end of a turn.
+    Turn,
+    /// Also before a wait that lets go of the worker.
+    #[default]
+    Wait,
+    /// Also whenever a lease ends.
+    Lease,
+    /// Also after each step that may have changed files.
+    Step,
 }
 
 /// What happens when a conversation becomes too long for the model.

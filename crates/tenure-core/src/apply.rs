@@ -1,5 +1,6 @@
 //! Folds one event into the head of a session.
 
+use crate::agent::Effect;
 use crate::call::{self, CallKind, CallState, MAX_IDENTICAL_FAILURES};
 use crate::event::{Body, Decision, Event, Outcome, Purpose, Sent, Stop, Update};
 use crate::failure::Class;
@@ -62,6 +63,10 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             note_result(session, if *is_error { Outcome::Failed } else { Outcome::Done });
         }
         Body::AgentToolResult { tool_use_id, outcome, .. } => {
+            let is_change = session
+                .call(*tool_use_id)
+                .is_some_and(|call| call.kind == CallKind::Sandbox && call.effect != Effect::Pure);
+            session.files.is_dirty |= is_change && !matches!(outcome, Outcome::Denied | Outcome::NotRun);
             if !close(session, *tool_use_id) {
                 return invalid("it is the result of a call that is not open");
             }
@@ -168,12 +173,15 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
         Body::UsageSnapshot { usage, estimated, .. } => {
             session.budget.told_tokens = usage.total().saturating_add(estimated.tokens);
         }
-        Body::UserInterrupt
-        | Body::AgentMessage { .. }
-        | Body::AgentThinking { .. }
-        | Body::Condition { .. }
-        | Body::EnvironmentStarted { .. }
-        | Body::EnvironmentReset { .. } => {}
+        Body::EnvironmentStarted { epoch, .. } => session.files.epoch = session.files.epoch.max(*epoch),
+        // Files went back to what is stored: nothing of them is new.
+        Body::EnvironmentReset { snapshot, .. } => session.files.is_dirty &= snapshot.is_none(),
+        Body::SnapshotCreated { snapshot, .. } => {
+            session.files.snapshot = Some(*snapshot);
+            session.files.snapshot_seq = event.seq;
+            session.files.is_dirty = false;
+        }
+        Body::UserInterrupt | Body::AgentMessage { .. } | Body::AgentThinking { .. } | Body::Condition { .. } => {}
     }
     session.last_seq = event.seq;
     Ok(())

@@ -6,7 +6,7 @@
 use crate::agent::{Effect, Permission};
 use crate::budget::{Estimate, Limits};
 use crate::call::CallKind;
-use crate::id::{CallbackId, ConditionId, EventId};
+use crate::id::{CallbackId, ConditionId, EventId, SnapshotId};
 use crate::json::Json;
 use crate::size::Size;
 use crate::time::Timestamp;
@@ -53,6 +53,7 @@ impl Body {
             | Self::ToolStarted { .. }
             | Self::EnvironmentStarted { .. }
             | Self::EnvironmentReset { .. }
+            | Self::SnapshotCreated { .. }
             | Self::UsageSnapshot { .. }
             | Self::Updated { .. } => false,
             // Without a model: the holder was lost.
@@ -199,9 +200,56 @@ pub enum Body {
         limit_usd_micros: Option<u64>,
     },
     /// A live sandbox was made for the session; lists what this machine cannot enforce.
-    EnvironmentStarted { driver: String, missing: Vec<String> },
-    /// The sandbox came back without something it had; says what to the model too.
-    EnvironmentReset { reason: String },
+    /// `epoch` is that of its lease; 0 in logs of before there were snapshots.
+    EnvironmentStarted { driver: String, missing: Vec<String>, epoch: u64 },
+    /// The sandbox came back without something it had; says what to the model too. With a snapshot: files
+    /// went back to it.
+    EnvironmentReset { reason: String, snapshot: Option<SnapshotId> },
+    /// The files are stored as they were at this moment.
+    SnapshotCreated { snapshot: SnapshotId, taken: SnapshotTaken },
+}
+
+/// What is told of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotTaken {
+    /// What asked for it.
+    pub reason: SnapshotReason,
+    /// How far its files belong to one moment.
+    pub consistency: Consistency,
+    /// Files, folders, links and FIFOs in it.
+    pub entries: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Bytes that were stored for it.
+    pub new_bytes: u64,
+    /// Entries and attributes that could not be kept.
+    pub left_out: u64,
+}
+
+/// What asked for a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotReason {
+    /// A step changed files.
+    Step,
+    /// The lease ends.
+    Lease,
+    /// The session waits for something.
+    Wait,
+    /// The turn ends.
+    Turn,
+    /// Somebody asked.
+    Manual,
+}
+
+/// How far the files of a snapshot belong to one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// Nothing could write while they were read.
+    Frozen,
+    /// Each file by itself is as it was at one moment.
+    Fuzzy,
+    /// Some files changed each time they were read.
+    Torn,
 }
 
 /// The model that would have been called, and why it was not.

@@ -111,6 +111,7 @@ id!(EnvironmentId, "env", "A template for sandboxes.");
 id!(LeaseId, "lease", "One lease; its bits are the random nonce that every write of its holder names (hazard Z-05).");
 id!(NodeId, "node", "One incarnation of a process that holds leases; a restart is a new node (hazard Z-04).");
 id!(ConditionId, "cond", "A shared fact about an upstream that many sessions wait on.");
+id!(SnapshotId, "snap", "What the files of a session were at a moment.");
 id!(CallbackId, "call", "A callback that an outside job can answer.");
 
 impl SessionId {

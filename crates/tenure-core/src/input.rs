@@ -58,6 +58,8 @@ pub enum InputBody {
     Title(String),
     /// The client's notes, all of them after a change.
     Metadata(BTreeMap<String, String>),
+    /// Store the files as they are.
+    Snapshot,
 }
 
 impl InputBody {
@@ -75,7 +77,8 @@ impl InputBody {
             | Self::Archive
             | Self::Limits(_)
             | Self::Title(_)
-            | Self::Metadata(_) => None,
+            | Self::Metadata(_)
+            | Self::Snapshot => None,
         }
     }
 
@@ -214,7 +217,8 @@ impl Sketch {
             InputBody::Metadata(notes) => {
                 self.push(own(Body::Updated { update: Update::Metadata(notes.clone()) }));
             }
-            InputBody::Cancel | InputBody::Archive => {}
+            // What comes of it is no matter of the log alone: the holder takes the snapshot.
+            InputBody::Cancel | InputBody::Archive | InputBody::Snapshot => {}
         }
     }
 

@@ -42,8 +42,8 @@ pub mod validate;
 
 pub use accept::{Accepted, MAX_INBOX, MAX_INBOX_ANSWERS, Refused, accept};
 pub use agent::{
-    Agent, AgentRef, CompactionMode, CompactionPolicy, CustomTool, Effect, Loop, Permission, Policies, Tool,
-    ToolConfig, UnknownOutcome,
+    Agent, AgentRef, CompactionMode, CompactionPolicy, CustomTool, Effect, Loop, Permission, Policies, SnapshotPolicy,
+    Tool, ToolConfig, UnknownOutcome,
 };
 pub use answer::{Answer, AnswerBlock, AnswerStop, Attempt, BlockKind, ToolFacts, answered, cut_at_window, failed};
 pub use apply::{Invalid, apply};
@@ -57,19 +57,19 @@ pub use compact::{
 };
 pub use environment::{DriverName, Environment, Network, SandboxLimits};
 pub use event::{
-    Block, Body, Compacted, Decision, Draft, End, Event, InsteadOf, Measured, MediaKind, Origin, Outcome, Purpose,
-    Sent, Stop, Summary, Update,
+    Block, Body, Compacted, Consistency, Decision, Draft, End, Event, InsteadOf, Measured, MediaKind, Origin, Outcome,
+    Purpose, Sent, SnapshotReason, SnapshotTaken, Stop, Summary, Update,
 };
 pub use explain::{Explanation, Unblock, class_text, explain};
 pub use id::{
     AgentId, CallbackId, ConditionId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SHARDS, SessionId, Shard,
-    TenantId,
+    SnapshotId, TenantId,
 };
 pub use input::{Input, InputBody, callback_result, cancelled, ended, intake};
 pub use json::{Json, JsonError, MAX_JSON_DEPTH, clean_surrogates};
 pub use next::{Action, next};
 pub use session::{
-    Callback, Compaction, MAX_OPEN_CALLBACKS, Phase, Position, Repeats, Retry, Session, Status, TooLarge,
+    Callback, Compaction, Files, MAX_OPEN_CALLBACKS, Phase, Position, Repeats, Retry, Session, Status, TooLarge,
 };
 pub use size::{Learnt, ModelFacts, Size};
 pub use time::{Millis, Timestamp};

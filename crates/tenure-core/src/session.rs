@@ -4,7 +4,7 @@ use crate::agent::AgentRef;
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::event::{End, Sent, Stop};
-use crate::id::{CallbackId, ConditionId, EnvironmentId, EventId, SessionId, TenantId};
+use crate::id::{CallbackId, ConditionId, EnvironmentId, EventId, SessionId, SnapshotId, TenantId};
 use crate::size::Learnt;
 use crate::time::Timestamp;
 use crate::wait::{Wait, WaitKind};
@@ -59,6 +59,21 @@ pub struct Session {
     pub learnt: Learnt,
     /// Whether its context has to become smaller.
     pub compaction: Compaction,
+    /// Its files.
+    pub files: Files,
+}
+
+/// What is known of the files of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// The newest snapshot.
+    pub snapshot: Option<SnapshotId>,
+    /// Where the log tells of it; what came later it has not seen.
+    pub snapshot_seq: u64,
+    /// The epoch of the newest lease that had a sandbox: whoever has files of an earlier one has old files.
+    pub epoch: u64,
+    /// Tools may have changed files since the newest snapshot.
+    pub is_dirty: bool,
 }
 
 /// Whether the context of a session has to become smaller, and what was tried.
@@ -224,6 +239,7 @@ impl Session {
             sent: None,
             learnt: Learnt::default(),
             compaction: Compaction::default(),
+            files: Files::default(),
         }
     }
 

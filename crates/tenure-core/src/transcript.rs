@@ -200,7 +200,7 @@ impl Builder<'_> {
                 let text = alloc::format!("[your last answer was dropped] {message}");
                 self.said.push(UserPart::Block(Block::Text(text)));
             }
-            Body::EnvironmentReset { reason } => {
+            Body::EnvironmentReset { reason, .. } => {
                 self.said.push(UserPart::Block(Block::Text(alloc::format!("[environment reset] {reason}"))));
             }
             Body::UserInterrupt
@@ -221,6 +221,7 @@ impl Builder<'_> {
             | Body::BudgetUpdated { .. }
             | Body::ContextCompacted { .. }
             | Body::EnvironmentStarted { .. }
+            | Body::SnapshotCreated { .. }
             | Body::UsageSnapshot { .. }
             | Body::Updated { .. } => {}
         }

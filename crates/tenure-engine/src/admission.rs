@@ -171,7 +171,7 @@ impl Advance {
         self.leave_turn();
         if let Some((condition, model)) = blocked {
             let drafts = condition::met(self.journal.session(), &condition, &model, rand::random(), now);
-            self.journal.push_all(drafts)?;
+            self.record(drafts).await?;
         }
         Ok(None)
     }

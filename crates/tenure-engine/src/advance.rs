@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::condition::Admission;
 use tenure_core::{
-    Action, Agent, Body, ConditionId, Draft, End, Input, InputBody, MAX_LOSSES, Stop, cancelled, ended, intake, next,
-    recover, set_aside,
+    Action, Agent, Body, ConditionId, Draft, End, Input, InputBody, MAX_LOSSES, SnapshotReason, Stop, cancelled, ended,
+    intake, next, recover, set_aside,
 };
 use tenure_store::{Leased, Then};
 
@@ -79,7 +79,7 @@ impl Advance {
             let now = self.services.clock.now();
             let is_done = match next(self.journal.session(), &self.agent.policies, now) {
                 Action::Record(drafts) => {
-                    self.journal.push_all(drafts)?;
+                    self.record(drafts).await?;
                     false
                 }
                 Action::CallModel { step, attempt } => self.call_model(step, attempt).await.map(|()| false)?,
@@ -134,6 +134,9 @@ impl Advance {
             self.insists |= inputs.iter().any(|input| input.body == InputBody::Resume);
             let drafts = intake(self.journal.session(), &inputs, self.services.clock.now());
             self.journal.push_all(drafts)?;
+            if inputs.iter().any(|input| input.body == InputBody::Snapshot) {
+                self.store_files(SnapshotReason::Manual).await?;
+            }
             if self.journal.has_inputs() {
                 self.journal.commit(Then::Keep).await?;
             }
@@ -195,11 +198,13 @@ impl Advance {
     /// Goes to the end of the queue. Returns whether the lease is over.
     async fn yield_lease(&mut self) -> Result<bool, Stopped> {
         self.started = Instant::now();
+        self.store_files(SnapshotReason::Lease).await?;
         Ok(!self.journal.commit(Then::Yield).await?)
     }
 
     /// Gives the lease back in good order because the worker stops (promise P13).
     async fn give_back(&mut self) -> Result<(), Stopped> {
+        self.store_files(SnapshotReason::Lease).await?;
         if self.journal.is_clean() {
             return Err(Stopped::Draining);
         }

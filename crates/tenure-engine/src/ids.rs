@@ -1,6 +1,6 @@
 //! New ids: version 7 UUIDs, so that they sort by time and cannot be guessed.
 
-use tenure_core::{CallbackId, ConditionId, EventId, LeaseId, NodeId};
+use tenure_core::{CallbackId, ConditionId, EventId, LeaseId, NodeId, SnapshotId};
 use uuid::Uuid;
 
 fn bits() -> u128 {
@@ -20,6 +20,11 @@ pub(crate) fn lease() -> LeaseId {
 /// An id for a condition that opens.
 pub(crate) fn condition() -> ConditionId {
     ConditionId::from_bits(bits())
+}
+
+/// An id for a snapshot.
+pub(crate) fn snapshot() -> SnapshotId {
+    SnapshotId::from_bits(bits())
 }
 
 /// An id for this start of this process.

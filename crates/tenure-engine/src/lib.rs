@@ -12,6 +12,7 @@ mod compact_step;
 mod conditions;
 mod context;
 mod error;
+mod file_step;
 mod held;
 mod ids;
 mod internal;

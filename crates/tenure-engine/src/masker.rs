@@ -97,13 +97,16 @@ impl EventMasker {
                 let notes = notes.into_iter().map(|(key, note)| (self.text(key), self.text(note))).collect();
                 Body::Updated { update: Update::Metadata(notes) }
             }
-            Body::EnvironmentStarted { driver, missing } => {
+            Body::EnvironmentStarted { driver, missing, epoch } => {
                 let missing = missing.into_iter().map(|line| self.text(line)).collect();
-                Body::EnvironmentStarted { driver, missing }
+                Body::EnvironmentStarted { driver, missing, epoch }
             }
-            Body::EnvironmentReset { reason } => Body::EnvironmentReset { reason: self.text(reason) },
+            Body::EnvironmentReset { reason, snapshot } => {
+                Body::EnvironmentReset { reason: self.text(reason), snapshot }
+            }
             // Words, numbers and ids of our own.
             body @ (Body::UserInterrupt
+            | Body::SnapshotCreated { .. }
             | Body::ToolStarted { .. }
             | Body::StatusRunning
             | Body::StatusIdle { .. }

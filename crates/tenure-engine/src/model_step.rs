@@ -34,7 +34,7 @@ impl Advance {
     async fn call_chosen(&mut self, resolved: Resolved, step: u64, attempt: u32) -> Result<(), Stopped> {
         let (prompt, plan) = self.planned(&resolved).await?;
         match plan {
-            Plan::Record(drafts) => self.journal.push_all(drafts).map_err(Stopped::from),
+            Plan::Record(drafts) => self.record(drafts).await,
             Plan::Summarise { keep_from, room, before } => {
                 let purpose = Purpose::Summary { keep_from, room, before };
                 self.summarise(resolved, &prompt, Turn { step, attempt }, purpose).await
@@ -147,7 +147,7 @@ impl Advance {
         let price: Option<&Price> = resolved.price.as_ref();
         let now = self.services.clock.now();
         if let Some(drafts) = cut_at_window(self.journal.session(), &answer, price, &self.agent.policies, now) {
-            return self.journal.push_all(drafts).map_err(Stopped::from);
+            return self.record(drafts).await;
         }
         if answer.is_empty() && answer.stop != AnswerStop::Refusal {
             let why = "the model's answer holds neither text nor a tool call";
@@ -156,8 +156,7 @@ impl Advance {
         let tools = &self.services.tools;
         let (agent, names) = (self.agent.clone(), tools.names(&self.agent));
         let drafts = answered(self.journal.session(), answer, price, &|name| tools.facts(&agent, name), &names);
-        self.journal.push_all(drafts)?;
-        Ok(())
+        self.record(drafts).await
     }
 
     /// Records a whole answer that there is nothing to keep of; it was counted all the same.
@@ -189,8 +188,7 @@ impl Advance {
             Some(mut chosen) => self.weigh(drafts, failure, &mut chosen).await?,
             None => drafts,
         };
-        self.journal.push_all(drafts)?;
-        Ok(())
+        self.record(drafts).await
     }
 }
 

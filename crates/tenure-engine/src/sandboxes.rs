@@ -2,9 +2,12 @@
 //! when it is idle. Their files stay (design 4.8).
 
 mod outputs;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod turns;
+
+pub(crate) use snapshots::{Home, Wish, collect};
 
 use crate::masker::EventMasker;
 use crate::services::Services;
@@ -15,6 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure_core::{DriverName, Environment, EventId, Network, SessionId};
+use tenure_files::place::Brought;
+use tenure_files::snapshots::{Id, Stores};
 use tenure_sandbox::{Driver, Error, ErrorKind, Incarnation, Limits, Process, Spec};
 use tokio_util::sync::CancellationToken;
 use turns::Turns;
@@ -70,6 +75,34 @@ pub(crate) struct News {
     pub(crate) missing: Vec<String>,
     /// Set if an earlier one of the same session is gone: what was ended with it, as far as it is known.
     pub(crate) replaces: Option<String>,
+    /// What became of the files.
+    pub(crate) files: FilesNews,
+}
+
+/// What became of the files of a session before a new sandbox got them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilesNews {
+    /// They are as they were.
+    Kept,
+    /// They went back to this snapshot.
+    Back(Id),
+    /// They are gone, and there is no snapshot of them.
+    Lost,
+}
+
+/// Why a sandbox was not given.
+#[derive(Debug)]
+pub(crate) enum NotGiven {
+    /// It could not be started.
+    Sandbox(Error),
+    /// The files of the session are not here and cannot be brought: nothing may run without them.
+    Files(tenure_files::Error),
+}
+
+impl From<Error> for NotGiven {
+    fn from(error: Error) -> Self {
+        Self::Sandbox(error)
+    }
 }
 
 struct Live {
@@ -99,6 +132,8 @@ pub struct Sandboxes {
     /// Calls that run, by session and lease.
     calls: Mutex<BTreeMap<(SessionId, u64), usize>>,
     turns: Turns,
+    stores: Arc<Stores>,
+    caches: snapshots::Caches,
     /// No more are given.
     is_closed: AtomicBool,
 }
@@ -113,8 +148,11 @@ impl Sandboxes {
     /// No sandbox yet; `hidden` are host paths that no driver may show.
     pub fn new(drivers: Vec<Arc<dyn Driver>>, folders: Folders, hidden: Vec<PathBuf>) -> Self {
         let drivers = drivers.into_iter().map(|driver| (driver.name(), driver)).collect();
+        let stores = snapshots::default_stores(&folders.data);
         Self {
             drivers,
+            stores,
+            caches: snapshots::Caches::default(),
             folders,
             hidden,
             live: Mutex::default(),
@@ -124,8 +162,21 @@ impl Sandboxes {
         }
     }
 
+    /// Keeps snapshots there instead of in the data folder.
+    #[must_use]
+    pub fn with_snapshots(mut self, stores: Arc<Stores>) -> Self {
+        self.stores = stores;
+        self
+    }
+
     /// The sandbox of a session; makes one if none lives.
-    pub(crate) async fn get(&self, session: SessionId, environment: &Environment, epoch: u64) -> Result<Given, Error> {
+    pub(crate) async fn get(
+        &self,
+        session: SessionId,
+        home: &Home,
+        environment: &Environment,
+        epoch: u64,
+    ) -> Result<Given, NotGiven> {
         let _turn = self.turns.take(session).await;
         if let Some(incarnation) = self.reuse(session, epoch).await {
             return Ok(Given { incarnation, news: None });
@@ -153,6 +204,14 @@ impl Sandboxes {
             env: Vec::new(),
             hidden: self.hidden.clone(),
         };
+        // What still runs of an earlier holder must not write into files that are being brought.
+        tenure_sandbox::end_left(state_dir.clone(), epoch).await?;
+        let files = match self.bring(session, home).await.map_err(NotGiven::Files)? {
+            Brought::Current => FilesNews::Kept,
+            Brought::Restored(restored) => FilesNews::Back(restored.record.id),
+            Brought::Lost => FilesNews::Lost,
+        };
+        self.note_files(session, epoch).await.map_err(NotGiven::Files)?;
         let incarnation = driver.start(spec).await?;
         // Remembers that commands may have run here, so that a successor says what is gone.
         let _ = std::fs::write(state_dir.join(USED), b"");
@@ -166,9 +225,9 @@ impl Sandboxes {
         if self.is_closed.load(Ordering::SeqCst) {
             self.lock().remove(&session);
             incarnation.stop().await;
-            return Err(Error::new(ErrorKind::Fenced, "this worker gives no sandboxes any more"));
+            return Err(Error::new(ErrorKind::Fenced, "this worker gives no sandboxes any more").into());
         }
-        Ok(Given { incarnation, news: Some(News { driver: name.to_owned(), missing, replaces }) })
+        Ok(Given { incarnation, news: Some(News { driver: name.to_owned(), missing, replaces, files }) })
     }
 
     /// Keeps the full output of a call under the id of the call, where readers find it.

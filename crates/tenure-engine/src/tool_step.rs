@@ -7,8 +7,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::time::Duration;
 use tenure_core::{
-    Body, Call, CallKind, CallbackId, Done, Draft, EventId, Json, MAX_WAIT, Outcome, callback_result, finished,
-    wait_tool,
+    Body, Call, CallKind, CallbackId, Done, Draft, EventId, Json, MAX_WAIT, Outcome, SnapshotReason, callback_result,
+    finished, set_aside, wait_tool,
 };
 use tenure_store::Then;
 use tenure_tools::WaitCall;
@@ -72,7 +72,15 @@ impl Advance {
             };
             let Some((call, ran)) = finished_call else { return Ok(()) };
             self.journal.push_all(ran.notes)?;
+            if let Some(reason) = ran.blocked {
+                // The call stays open: it did not run, and nothing may run without the files.
+                let drafts = set_aside(self.journal.session(), &reason, self.services.clock.now());
+                self.journal.push_all(drafts)?;
+                cancel.cancel();
+                return Ok(());
+            }
             self.journal.push(finished(call, ran.done))?;
+            self.store_files(SnapshotReason::Step).await?;
             if !running.is_empty() {
                 // A result that is here must not be lost because a neighbour is slow (case O-015).
                 self.journal.commit(Then::Keep).await?;
@@ -105,7 +113,7 @@ impl Advance {
             }
             Ok(WaitCall::Sleep { millis }) => {
                 let draft = wait_tool(self.journal.session(), call.id, None, Some(millis), now);
-                self.journal.push(draft).map(drop).map_err(Stopped::from)
+                self.record(vec![draft]).await
             }
             Ok(WaitCall::CreateCallback { label, expires_millis }) => {
                 let id = ids::callback();
@@ -134,7 +142,7 @@ impl Advance {
                         let left = open.expires_at.since(now);
                         let span = timeout_millis.map_or(left, |timeout| timeout.min(left));
                         let draft = wait_tool(self.journal.session(), call.id, Some(callback), Some(span), now);
-                        self.journal.push(draft).map(drop).map_err(Stopped::from)
+                        self.record(vec![draft]).await
                     }
                 }
             }

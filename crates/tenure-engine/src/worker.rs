@@ -46,6 +46,7 @@ pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Res
     duties.spawn(timers::run(services.clone()));
     duties.spawn(conditions::run(services.clone()));
     duties.spawn(crate::sandboxes::reap(services.clone()));
+    duties.spawn(crate::sandboxes::collect(services.clone()));
     tokio::select! {
         () = stop.cancelled() => {}
         () = services.fenced.cancelled() => {}

@@ -10,8 +10,10 @@ mod error;
 mod pack;
 mod path;
 mod remove;
-pub mod snapshots;
 mod workspace;
+
+pub mod place;
+pub mod snapshots;
 
 pub use archive::{ImportLimits, Imported};
 pub use error::{Error, Kind};

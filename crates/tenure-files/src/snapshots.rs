@@ -25,6 +25,7 @@ mod restore;
 mod scan;
 mod seal;
 mod store;
+mod stores;
 mod take;
 
 pub use backend::{Backend, FolderBackend, Lock, Stored};
@@ -35,4 +36,5 @@ pub use restore::{RestoreLimits, Restored, remove_drafts};
 pub use scan::Cache;
 pub use seal::KEY_BYTES;
 pub use store::Snapshots;
+pub use stores::Stores;
 pub use take::{Plan, Taken};

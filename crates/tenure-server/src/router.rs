@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
     agents, approvals, callbacks, conditions, control, environments, events, explain, files, health, metrics, nodes,
-    outputs, sessions, stream, timeline,
+    outputs, sessions, snapshots, stream, timeline,
 };
 use crate::state::ServerState;
 use axum::Router;
@@ -65,6 +65,8 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/resume", post(control::resume)),
         ("/v1/sessions/{session_id}/cancel", post(control::cancel)),
         ("/v1/sessions/{session_id}/budget", post(control::budget)),
+        ("/v1/sessions/{session_id}/snapshots", get(snapshots::list).post(snapshots::take)),
+        ("/v1/sessions/{session_id}/diff", get(snapshots::diff)),
         ("/v1/sessions/{session_id}/files", get(files::list)),
         ("/v1/sessions/{session_id}/files/content", get(files::read).put(files::write)),
         ("/v1/sessions/{session_id}/files/archive", get(files::export).put(files::import)),

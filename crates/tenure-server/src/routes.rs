@@ -14,6 +14,7 @@ pub(crate) mod metrics;
 pub(crate) mod nodes;
 pub(crate) mod outputs;
 pub(crate) mod sessions;
+pub(crate) mod snapshots;
 pub(crate) mod stream;
 pub(crate) mod timeline;
 
@@ -126,6 +127,7 @@ fn take_ahead(view: &mut SessionView, input: &InputBody, at: Timestamp) {
         | InputBody::Callback { .. }
         // The store changed them with the delivery.
         | InputBody::Metadata(_)
+        | InputBody::Snapshot
         | InputBody::Cancel => {}
     }
 }

@@ -76,6 +76,8 @@ pub struct Config {
     pub workspace: FolderOf,
     /// The full outputs of a session's commands.
     pub outputs: FolderOf,
+    /// Where snapshots of files are kept.
+    pub snapshots: Arc<tenure_files::snapshots::Stores>,
     /// Judges names of models.
     pub models: Arc<dyn ModelCheck>,
     /// Makes ids.

@@ -106,6 +106,10 @@ pub(crate) enum Command {
     Cat(commands::cat::Cat),
     /// Copy files from or to a session (SESSION:PATH).
     Cp(commands::cp::Cp),
+    /// Which files of a session differ between two states.
+    Diff(commands::diff::Diff),
+    /// List what of a session's files is stored, or store it now.
+    Snapshots(commands::snapshots::Snapshots),
     /// Agents: apply a definition, list them.
     Agents(commands::agents::Agents),
     /// Environments: apply a definition, list them.
@@ -170,6 +174,8 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Ls(command) => command.run(common).await,
         Command::Cat(command) => command.run(common).await,
         Command::Cp(command) => command.run(common).await,
+        Command::Diff(command) => command.run(common).await,
+        Command::Snapshots(command) => command.run(common).await,
         Command::Agents(command) => command.run(common).await,
         Command::Environments(command) => command.run(common).await,
         Command::Doctor(command) => command.run(common).await,

@@ -16,6 +16,7 @@ use tenure_api::scope::Scope;
 use tenure_core::TenantId;
 use tenure_core::redact::Masker;
 use tenure_engine::{Ended, EventMasker, Folders, Sandboxes, Worker};
+use tenure_files::snapshots::Stores;
 use tenure_model::{Models, Providers};
 use tenure_sandbox::{Driver, Landlock, Launcher, Namespace, ProcessDriver};
 use tenure_server::{Caller, Keys, KnownModel, ModelCheck, ServerState, TimeIds};
@@ -69,6 +70,7 @@ pub(crate) async fn run_server(
         callback_secret: None,
         workspace: Box::new(move |session| workspaces.workspace(session)),
         outputs: Box::new(move |session| outputs.state(session)),
+        snapshots: snapshots(config),
         models: Arc::new(KnownModels(models)),
         ids: Arc::new(TimeIds),
         mask: Arc::new(move |text| masker.mask(text).into_owned()),
@@ -113,7 +115,8 @@ pub(crate) async fn run_worker(config: &Config, stop: CancellationToken) -> Resu
     let (telemetry, exporter) = telemetry(config)?;
     let store = ObservedStore::over(open_store(config).await?, &telemetry.registry);
     let models: Arc<dyn Models> = Arc::new(providers(config)?);
-    let sandboxes = Arc::new(Sandboxes::new(drivers(), folders(config), hidden(config)));
+    let sandboxes =
+        Arc::new(Sandboxes::new(drivers(), folders(config), hidden(config)).with_snapshots(snapshots(config)));
     let public_url = match &config.public_url {
         Some(url) => url.clone(),
         None => fs::read_to_string(config.server_file()).unwrap_or_else(|_| config.local_url(config.listen)),
@@ -167,7 +170,7 @@ fn hidden(config: &Config) -> Vec<PathBuf> {
     let of_providers = config.providers.values().filter_map(|provider| provider.api_key_file.as_ref());
     // The real place: a link may lead into a tree that is shown.
     let files = keys.chain(of_providers).flat_map(|file| [Some(file.clone()), fs::canonicalize(file).ok()]);
-    std::iter::once(config.data.clone()).chain(files.flatten()).collect()
+    [config.data.clone(), config.blobs.folder.clone()].into_iter().chain(files.flatten()).collect()
 }
 
 /// All drivers; each session's environment names one.
@@ -196,6 +199,10 @@ pub(crate) fn open_file(config: &Config) -> Result<Arc<Sqlite>> {
 /// Connects to a database.
 pub(crate) async fn open_database(url: &str) -> Result<Arc<Postgres>> {
     Ok(Postgres::open(tenure_store_postgres::Options::parse(url)?).await?)
+}
+
+fn snapshots(config: &Config) -> Arc<Stores> {
+    Arc::new(Stores::new(&config.blobs.folder.join("snapshots"), None))
 }
 
 fn folders(config: &Config) -> Folders {

@@ -7,7 +7,8 @@ use crate::limits::LimitsChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Agent, AgentId, CompactionMode, CompactionPolicy, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome,
+    Agent, AgentId, CompactionMode, CompactionPolicy, Limits, Loop, Policies, SnapshotPolicy, TenantId, Timestamp,
+    Tool, UnknownOutcome,
 };
 
 /// Longest name, in characters.
@@ -206,6 +207,7 @@ struct PoliciesChange {
     unknown_outcome: Option<UnknownOutcome>,
     max_output_tokens: Option<Option<u64>>,
     compaction: Option<CompactionChange>,
+    snapshot: Option<SnapshotPolicy>,
 }
 
 /// Changes of the compaction policy; fields that are left out stay, null takes the default back.
@@ -256,8 +258,20 @@ impl CompactionChange {
 
 impl PoliciesChange {
     fn read(policies: &Fields<'_>) -> Result<Self, Problem> {
-        policies.refuse("snapshot", "snapshots are not served yet")?;
         let mut change = Self::default();
+        change.snapshot = match policies.text("snapshot", 32)?.as_deref() {
+            None => None,
+            Some("manual") => Some(SnapshotPolicy::Manual),
+            Some("turn") => Some(SnapshotPolicy::Turn),
+            Some("wait") => Some(SnapshotPolicy::Wait),
+            Some("lease") => Some(SnapshotPolicy::Lease),
+            Some("step") => Some(SnapshotPolicy::Step),
+            Some(other) => {
+                let path = policies.path("snapshot");
+                let message = format_args!("{other:?} is none of manual, turn, wait, lease, step");
+                return Err(Problem::invalid(&path, message));
+            }
+        };
         if let Some(retry) = policies.inner("retry")? {
             change.max_attempts = retry.number("max_attempts")?;
             change.base_ms = retry.number("base_ms")?;
@@ -301,6 +315,7 @@ impl PoliciesChange {
         if let Some(tokens) = self.max_output_tokens {
             policies.max_output_tokens = tokens.map(small);
         }
+        policies.snapshot = self.snapshot.unwrap_or(policies.snapshot);
         if let Some(compaction) = self.compaction {
             compaction.apply(&mut policies.compaction);
         }

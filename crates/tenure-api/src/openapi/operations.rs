@@ -307,12 +307,34 @@ pub const OPERATIONS: &[Operation] = &[
     .body("Limits"),
     operation(
         "get",
+        "/v1/sessions/{session_id}/snapshots",
+        "listSnapshots",
+        "Lists the snapshots of the files, newest first.",
+        Reply::Page("Snapshot"),
+    ),
+    operation(
+        "post",
+        "/v1/sessions/{session_id}/snapshots",
+        "takeSnapshot",
+        "Stores the files as they are, and answers when that is done.",
+        Reply::One("Snapshot"),
+    ),
+    operation(
+        "get",
+        "/v1/sessions/{session_id}/diff",
+        "diffFiles",
+        "Says what is different between two states of the files.",
+        Reply::One("Diff"),
+    )
+    .query(&["from", "to", "path", "limit"]),
+    operation(
+        "get",
         "/v1/sessions/{session_id}/files",
         "listFiles",
-        "Lists a folder of the workspace as it is now.",
+        "Lists a folder of the workspace, as it is now or as a snapshot has it.",
         Reply::One("Folder"),
     )
-    .query(&["path", "limit", "after"]),
+    .query(&["path", "at", "limit", "after"]),
     operation(
         "get",
         "/v1/sessions/{session_id}/files/content",
@@ -320,7 +342,7 @@ pub const OPERATIONS: &[Operation] = &[
         "Gives a file as a download; takes Range and If-None-Match.",
         Reply::Bytes,
     )
-    .query(&["path"])
+    .query(&["path", "at"])
     .gives(BYTES),
     operation(
         "put",
@@ -339,7 +361,7 @@ pub const OPERATIONS: &[Operation] = &[
         "Gives a folder of the workspace as tar.",
         Reply::Bytes,
     )
-    .query(&["path"])
+    .query(&["path", "at"])
     .gives(TAR),
     operation(
         "put",

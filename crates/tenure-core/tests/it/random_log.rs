@@ -51,7 +51,7 @@ impl Log {
             5 | 6 => self.call(detail),
             7 | 8 => self.result(detail, &text),
             9 => {
-                self.push(Body::EnvironmentReset { reason: text });
+                self.push(Body::EnvironmentReset { reason: text, snapshot: None });
             }
             10 => {
                 self.push(Body::StatusRunning);

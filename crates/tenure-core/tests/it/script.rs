@@ -200,5 +200,6 @@ pub(crate) fn name(body: &Body) -> &'static str {
         Body::UsageSnapshot { .. } => "usage",
         Body::EnvironmentStarted { .. } => "environment.started",
         Body::EnvironmentReset { .. } => "environment.reset",
+        Body::SnapshotCreated { .. } => "snapshot",
     }
 }

@@ -137,8 +137,10 @@ fn bodies() -> Vec<Body> {
             estimated: Estimate { tokens: 4, cost_usd_micros: Some(5) },
             limit_usd_micros: None,
         },
-        Body::EnvironmentStarted { driver: "namespace".into(), missing: vec!["cgroup".into()] },
-        Body::EnvironmentReset { reason: "lost".into() },
+        Body::EnvironmentStarted { driver: "namespace".into(), missing: vec!["cgroup".into()], epoch: 0 },
+        Body::EnvironmentStarted { driver: "process".into(), missing: Vec::new(), epoch: 7 },
+        Body::EnvironmentReset { reason: "lost".into(), snapshot: None },
+        Body::EnvironmentReset { reason: "lost".into(), snapshot: Some(SnapshotId::from_bits(7)) },
     ];
     for outcome in
         [Outcome::Done, Outcome::Failed, Outcome::Unknown, Outcome::Denied, Outcome::NotRun, Outcome::Interrupted]
@@ -172,7 +174,33 @@ fn bodies() -> Vec<Body> {
             .map(|resolution| Body::WaitResolved { resolution }),
     );
     bodies.extend(sizes_and_compactions());
+    bodies.extend(snapshots());
     bodies
+}
+
+fn snapshots() -> Vec<Body> {
+    let reasons = [
+        SnapshotReason::Step,
+        SnapshotReason::Lease,
+        SnapshotReason::Wait,
+        SnapshotReason::Turn,
+        SnapshotReason::Manual,
+    ];
+    let consistencies = [Consistency::Frozen, Consistency::Fuzzy, Consistency::Torn];
+    let taken = reasons.into_iter().zip(consistencies.into_iter().cycle()).enumerate();
+    taken
+        .map(|(number, (reason, consistency))| Body::SnapshotCreated {
+            snapshot: SnapshotId::from_bits(number as u128),
+            taken: SnapshotTaken {
+                reason,
+                consistency,
+                entries: 3,
+                bytes: 1 << 40,
+                new_bytes: 9,
+                left_out: number as u64,
+            },
+        })
+        .collect()
 }
 
 fn sizes_and_compactions() -> Vec<Body> {
@@ -242,6 +270,7 @@ fn inputs() -> Vec<Input> {
         InputBody::Archive,
         InputBody::Limits(Limits::NONE),
         InputBody::Title("t".into()),
+        InputBody::Snapshot,
         InputBody::Metadata([("k".to_owned(), "v".to_owned())].into()),
     ];
     bodies.into_iter().map(|body| Input { id: id(5), at: Timestamp(11), body }).collect()
@@ -320,7 +349,9 @@ fn sessions() -> Vec<Session> {
         compaction: Compaction { due: Some(TooLarge::Bytes), tries: 1, futile_tokens: 77 },
         ..fresh.clone()
     });
-    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh });
+    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh.clone() });
+    let files = Files { snapshot: Some(SnapshotId::from_bits(8)), snapshot_seq: 5, epoch: 3, is_dirty: true };
+    sessions.push(Session { files, ..fresh });
     sessions
 }
 
@@ -375,7 +406,12 @@ fn agents() -> Vec<Agent> {
         model: Some("b/m".into()),
     };
     let terse = Agent { policies: Policies { compaction, ..Policies::default() }, ..plain.clone() };
-    vec![plain, full, terse]
+    let policies = [SnapshotPolicy::Manual, SnapshotPolicy::Turn, SnapshotPolicy::Lease, SnapshotPolicy::Step];
+    let careful = policies.map(|snapshot| {
+        let policies = Policies { snapshot, ..Policies::default() };
+        Agent { policies, ..plain.clone() }
+    });
+    [plain, full, terse].into_iter().chain(careful).collect()
 }
 
 fn environments() -> Vec<Environment> {
@@ -650,7 +686,7 @@ proptest! {
             Body::Error { class: Class::Request, message: c.clone(), retrying: false, request_id: Some(d.clone()), limit: Some(numbers.0) },
             Body::SpanEnd { span: id(1), model: a.clone(), is_error: true, usage, cost_usd_micros: Some(numbers.0), assumed: Estimate::default() },
             Body::CallbackCreated { callback: CallbackId::from_bits(1), label: b.clone(), expires_at: Timestamp(numbers.1) },
-            Body::EnvironmentStarted { driver: a.clone(), missing: vec![b.clone(), c.clone()] },
+            Body::EnvironmentStarted { driver: a.clone(), missing: vec![b.clone(), c.clone()], epoch: 1 },
         ] {
             let event = event(body);
             prop_assert_eq!(decoded_event(&encode_event(&event)), Ok(event));

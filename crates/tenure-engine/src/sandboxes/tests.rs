@@ -128,8 +128,9 @@ impl Scene {
         Self { stage, sandboxes: Arc::new(sandboxes), environment, _data: data }
     }
 
-    async fn get(&self, session: SessionId, epoch: u64) -> Result<Given, Error> {
-        self.sandboxes.get(session, &self.environment, epoch).await
+    async fn get(&self, session: SessionId, epoch: u64) -> Result<Given, NotGiven> {
+        let home = Home { tenant: TenantId::default_tenant(), files: Default::default() };
+        self.sandboxes.get(session, &home, &self.environment, epoch).await
     }
 
     fn leave(&self, commands: &[&str]) {
@@ -200,5 +201,9 @@ async fn z_12_a_worker_that_closed_gives_no_sandbox_any_more_not_even_one_that_w
     scene.sandboxes.end_all(Closing::Fenced).await;
     assert!(other.incarnation.lost().now_or_never().is_some());
     scene.stage.gate.0.add_permits(1);
-    assert_eq!(slow.await.err().map(|error| error.kind), Some(ErrorKind::Fenced));
+    assert!(
+        slow.await
+            .err()
+            .is_some_and(|error| { matches!(error, NotGiven::Sandbox(error) if error.kind == ErrorKind::Fenced) })
+    );
 }

@@ -33,6 +33,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn new(
+        stop: CancellationToken,
+        task: tokio::task::JoinHandle<Result<Ended, Error>>,
+        address: std::net::SocketAddr,
+    ) -> Self {
+        Self { stop, task, address }
+    }
+
     pub(crate) async fn stop(self) -> Ended {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap()

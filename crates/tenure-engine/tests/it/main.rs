@@ -6,6 +6,7 @@ mod children;
 mod conditions;
 mod drain;
 mod fence;
+mod files;
 mod house;
 mod kill;
 mod long;

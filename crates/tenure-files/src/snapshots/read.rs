@@ -7,9 +7,12 @@ use super::seal::ObjectKind;
 use super::store::Snapshots;
 use crate::error::{Error, Kind};
 use crate::path::parts;
-use crate::workspace::{Entry, EntryKind};
+use crate::workspace::{Entry, EntryKind, Workspace};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Changes that one comparison lists, at most.
@@ -156,6 +159,117 @@ impl Snapshots {
         }
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok((changes, false))
+    }
+
+    /// What is different between a snapshot and the files of a workspace as they are now, below `path`, by
+    /// kind, mode, size, time and target; contents are not read. Nothing as `from` stands for an empty folder.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub fn diff_live(
+        &self,
+        from: Option<Id>,
+        workspace: &Workspace,
+        path: &[u8],
+    ) -> Result<(Vec<Change>, bool), Error> {
+        let top = parts(path)?.join(&b'/');
+        let before = match from.map(|id| self.find(id, path)) {
+            None => None,
+            Some(Err(error)) if error.kind == Kind::NotFound => None,
+            Some(found) => Some(found?.1),
+        };
+        let after = match workspace.stat(&top) {
+            Err(error) if error.kind == Kind::NotFound => None,
+            after => Some(after?),
+        };
+        let mut changes = Vec::new();
+        let mut next = vec![(top, before, after)];
+        while let Some((path, before, after)) = next.pop() {
+            if changes.len() >= MAX_CHANGES {
+                return Ok((changes, true));
+            }
+            let mut inside: BTreeMap<Vec<u8>, (Option<StoredEntry>, Option<Entry>)> = BTreeMap::new();
+            if let Some(Content::Folder(reference)) = before.as_ref().map(|entry| &entry.content) {
+                for (name, entry) in self.folder(reference)?.entries {
+                    inside.entry(name).or_default().0 = Some(entry);
+                }
+            }
+            if after.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory) {
+                for entry in workspace.entries(&path)? {
+                    // A snapshot holds none of these.
+                    if !matches!(entry.kind, EntryKind::Socket | EntryKind::Other) {
+                        let name = entry.name.clone();
+                        inside.entry(name).or_default().1 = Some(entry);
+                    }
+                }
+            }
+            next.extend(inside.into_iter().map(|(name, (before, after))| (join(&path, &name), before, after)));
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+            let before = before.map(|entry| described(name.clone(), &entry));
+            let kind = match (&before, &after) {
+                (None, None) => continue,
+                (None, Some(_)) => ChangeKind::Added,
+                (Some(_), None) => ChangeKind::Removed,
+                (Some(before), Some(after)) => {
+                    let is_folder = before.kind == EntryKind::Directory && after.kind == EntryKind::Directory;
+                    let same_inside =
+                        is_folder || before.size_bytes == after.size_bytes && before.modified_ns == after.modified_ns;
+                    if before.kind == after.kind
+                        && before.mode == after.mode
+                        && before.target == after.target
+                        && same_inside
+                    {
+                        continue;
+                    }
+                    ChangeKind::Changed
+                }
+            };
+            if !path.is_empty() {
+                changes.push(Change { path, kind, before, after });
+            }
+        }
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok((changes, false))
+    }
+
+    /// Writes everything below `path` of a snapshot as a tar stream.
+    ///
+    /// # Errors
+    /// When it is no folder, something cannot be read, or the stream cannot be written.
+    pub fn export_tar(self: &Arc<Self>, id: Id, path: &[u8], writer: &mut dyn io::Write) -> Result<(), Error> {
+        let mut tar = tar::Builder::new(writer);
+        let mut open = vec![(parts(path)?.join(&b'/'), Vec::new())];
+        while let Some((folder, outside)) = open.pop() {
+            for entry in self.list(id, &folder, None, usize::MAX)?.0 {
+                let inside = join(&folder, &entry.name);
+                let outside = join(&outside, &entry.name);
+                let wrong = |error: io::Error| Error::io("archive", &outside, &error);
+                let name = Path::new(OsStr::from_bytes(&outside));
+                let mut header = tar::Header::new_gnu();
+                header.set_mode(entry.mode);
+                header.set_mtime(u64::try_from(entry.modified_ns / 1_000_000_000).unwrap_or(0));
+                header.set_size(0);
+                match entry.kind {
+                    EntryKind::Directory => {
+                        header.set_entry_type(tar::EntryType::Directory);
+                        tar.append_data(&mut header, name, io::empty()).map_err(wrong)?;
+                        open.push((inside, outside.clone()));
+                    }
+                    EntryKind::File => {
+                        header.set_entry_type(tar::EntryType::Regular);
+                        header.set_size(entry.size_bytes);
+                        tar.append_data(&mut header, name, self.open_file(id, &inside)?).map_err(wrong)?;
+                    }
+                    EntryKind::Symlink => {
+                        header.set_entry_type(tar::EntryType::Symlink);
+                        let target = entry.target.unwrap_or_default();
+                        tar.append_link(&mut header, name, Path::new(OsStr::from_bytes(&target))).map_err(wrong)?;
+                    }
+                    EntryKind::Fifo | EntryKind::Socket | EntryKind::Other => {}
+                }
+            }
+        }
+        tar.finish().map_err(|error| Error::io("archive", path, &error))
     }
 
     fn find(&self, id: Id, path: &[u8]) -> Result<(Vec<u8>, StoredEntry), Error> {

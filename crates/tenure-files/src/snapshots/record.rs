@@ -61,7 +61,9 @@ pub struct Record {
     pub session: String,
     /// The epoch of the lease that took it.
     pub epoch: u64,
-    /// The snapshot before it, if it was taken with its help.
+    /// The entry of the session's log that tells of it.
+    pub seq: u64,
+    /// The snapshot before it.
     pub parent: Option<Id>,
     /// When it was taken, in milliseconds since 1970.
     pub taken_at_ms: u64,
@@ -90,6 +92,7 @@ impl Record {
         let mut body = Writer::default();
         body.bytes(self.session.as_bytes());
         body.number(self.epoch);
+        body.number(self.seq);
         body.number(u64::from(self.parent.is_some()));
         body.raw(&self.parent.map_or([0; 16], |id| id.0.to_be_bytes()));
         body.number(self.taken_at_ms);
@@ -125,6 +128,7 @@ impl Record {
         let mut body = Reader(&raw);
         let session = String::from_utf8_lossy(body.bytes()?).into_owned();
         let epoch = body.number()?;
+        let seq = body.number()?;
         let has_parent = body.number()? == 1;
         let parent = Id(u128::from_be_bytes(body.array()?));
         let taken_at_ms = body.number()?;
@@ -157,6 +161,7 @@ impl Record {
             id,
             session,
             epoch,
+            seq,
             parent: has_parent.then_some(parent),
             taken_at_ms,
             consistency,

@@ -137,6 +137,30 @@ impl Snapshots {
         self.backend.remove(&Record::name(id))
     }
 
+    /// Removes a snapshot and those before it, of the same session.
+    ///
+    /// # Errors
+    /// When one cannot be read or removed; those before it stay then.
+    pub fn remove_chain(&self, newest: Id) -> Result<(), Error> {
+        let session = match self.record(newest) {
+            Err(error) if error.kind == Kind::NotFound => return Ok(()),
+            record => record?.session,
+        };
+        let mut next = Some(newest);
+        while let Some(id) = next {
+            let record = match self.record(id) {
+                Err(error) if error.kind == Kind::NotFound => return Ok(()),
+                record => record?,
+            };
+            if record.session != session {
+                return Ok(());
+            }
+            self.remove(id)?;
+            next = record.parent;
+        }
+        Ok(())
+    }
+
     pub(super) fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -59,7 +59,9 @@ pub struct Plan {
     pub session: String,
     /// The epoch of the lease.
     pub epoch: u64,
-    /// The newest snapshot of these files, if the cache is lost.
+    /// The entry of the session's log that will tell of it.
+    pub seq: u64,
+    /// The newest snapshot of these files.
     pub parent: Option<Id>,
     /// Now, in milliseconds since 1970.
     pub taken_at_ms: u64,
@@ -187,7 +189,8 @@ impl Snapshots {
             id: plan.id,
             session: plan.session.clone(),
             epoch: plan.epoch,
-            parent: parent.as_ref().map(|parent| parent.id),
+            seq: plan.seq,
+            parent: plan.parent.or(parent.as_ref().map(|parent| parent.id)),
             taken_at_ms: plan.taken_at_ms,
             consistency: match (is_torn, plan.is_frozen) {
                 (true, _) => Consistency::Torn,

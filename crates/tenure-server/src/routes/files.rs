@@ -1,10 +1,13 @@
-//! The files of a session as they are now.
+//! The files of a session: as they are now, or as a snapshot has them.
 //!
 //! Files are made by agents and are hostile by assumption: replies are downloads of a fixed type
 //! that a browser neither shows nor runs (hazard Z-08), and no path leads out of the workspace.
 
+mod at;
 mod pipe;
 mod send;
+
+pub(crate) use at::{At, at, record, snapshots};
 
 pub(crate) use send::{check_destination, send_file};
 
@@ -42,18 +45,23 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     query: Query,
 ) -> Result<Json<WireFolder>> {
-    let id = owned(&state, &caller, &id).await?;
+    let id = session_id(&id)?;
+    let view = find_session(&state, &caller, id).await?;
+    let at = at(&state, &view, query.get("at")).await?;
     let path = path(&query);
     let limit = query.number("limit", 1, MAX_LIST as u64)?.unwrap_or(ENTRIES);
     let limit = usize::try_from(limit).expect("not above the longest list");
     let after = query.bytes("after").map(<[u8]>::to_vec);
-    if !exists(&state, id) && path.iter().all(|byte| *byte == b'/') {
+    if at.stored().is_none() && !exists(&state, id) && path.iter().all(|byte| *byte == b'/') {
         return Ok(Json(WireFolder { path: String::new(), at: "live".into(), data: Vec::new(), is_cut: false }));
     }
     let folder = path.clone();
-    let (entries, is_cut) = work(&state, id, move |workspace| workspace.list(&folder, after.as_deref(), limit)).await?;
+    let (entries, is_cut) = match at.stored() {
+        None => work(&state, id, move |workspace| workspace.list(&folder, after.as_deref(), limit)).await?,
+        Some((snapshots, id)) => blocking(move || snapshots.list(id, &folder, after.as_deref(), limit)).await?,
+    };
     let data = entries.iter().map(|entry| show(&path, entry)).collect();
-    Ok(Json(WireFolder { path: text(&path), at: "live".into(), data, is_cut }))
+    Ok(Json(WireFolder { path: text(&path), at: at.to_string(), data, is_cut }))
 }
 
 /// `GET /v1/sessions/{session_id}/files/content`
@@ -65,9 +73,25 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response> {
     check_destination(&headers)?;
-    let id = owned(&state, &caller, &id).await?;
+    let id = session_id(&id)?;
+    let view = find_session(&state, &caller, id).await?;
+    let at = at(&state, &view, query.get("at")).await?;
     let path = path(&query);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+    if let Some((snapshots, id)) = at.stored() {
+        let mut file = blocking(move || snapshots.open_file(id, &path)).await?;
+        let (size, tag) = (file.size_bytes, file.tag.clone());
+        return send::send_part(size, &tag, &name, &headers, move |start, len| {
+            let (mut writer, body) = pipe::to_body();
+            // Ends by itself when the reader goes away: its next write fails.
+            tokio::task::spawn_blocking(move || {
+                file.seek(start);
+                let copied = std::io::copy(&mut std::io::Read::take(file, len), &mut writer);
+                writer.end(copied.map(drop).map_err(|error| error.to_string()));
+            });
+            Ok(body)
+        });
+    }
     let open = existing(&state, id, move |workspace| workspace.open_read(&path)).await?;
     send_file(open.file, open.size_bytes, &open.tag, &name, &headers)
 }
@@ -89,6 +113,7 @@ pub(crate) async fn write(
         })?,
     };
     let body = body.at_most(MAX_FILE_BYTES)?;
+    at::bring(&state, &caller, id).await?;
     let folder = path.iter().rposition(|byte| *byte == b'/').map_or(Vec::new(), |end| path[..end].to_vec());
     let (pump, mut reader) = pipe::from_body(body);
     let written = work(&state, id, move |workspace| {
@@ -109,9 +134,24 @@ pub(crate) async fn export(
     headers: HeaderMap,
 ) -> Result<Response> {
     check_destination(&headers)?;
-    let id = owned(&state, &caller, &id).await?;
+    let id = session_id(&id)?;
+    let view = find_session(&state, &caller, id).await?;
+    let at = at(&state, &view, query.get("at")).await?;
     let path = path(&query);
     let start = path.clone();
+    if let Some((snapshots, snapshot)) = at.stored() {
+        let folder = snapshots.clone();
+        let entry = blocking(move || folder.stat(snapshot, &start)).await?;
+        if entry.kind != EntryKind::Directory {
+            return Err(ApiError::new(Code::NotAFile, format!("{} is no folder", text(&path))));
+        }
+        let (mut writer, body) = pipe::to_body();
+        tokio::task::spawn_blocking(move || {
+            let exported = snapshots.export_tar(snapshot, &path, &mut writer);
+            writer.end(exported.map_err(|error| error.to_string()));
+        });
+        return Ok(send::download(body, "application/x-tar", format!("{id}.tar").as_bytes()));
+    }
     let entry = existing(&state, id, move |workspace| workspace.stat(&start)).await?;
     if entry.kind != EntryKind::Directory {
         return Err(ApiError::new(Code::NotAFile, format!("{} is no folder", text(&path))));
@@ -136,6 +176,7 @@ pub(crate) async fn import(
 ) -> Result<Json<Value>> {
     let id = owned(&state, &caller, &id).await?;
     let path = path(&query);
+    at::bring(&state, &caller, id).await?;
     let (pump, mut reader) = pipe::from_body(body);
     let imported = work(&state, id, move |workspace| {
         let imported = workspace.import_tar(&path, &mut reader, ImportLimits::default());
@@ -158,7 +199,7 @@ async fn owned(state: &ServerState, caller: &Caller, id: &str) -> Result<Session
     Ok(id)
 }
 
-fn path(query: &Query) -> Vec<u8> {
+pub(crate) fn path(query: &Query) -> Vec<u8> {
     query.bytes("path").unwrap_or_default().to_vec()
 }
 
@@ -190,7 +231,13 @@ async fn work<T: Send + 'static>(
     work_on: impl FnOnce(&Workspace) -> Result<T, tenure_files::Error> + Send + 'static,
 ) -> Result<T> {
     let workspace = open(state, id).await?;
-    let done = tokio::task::spawn_blocking(move || work_on(&workspace)).await.map_err(ApiError::internal)?;
+    blocking(move || work_on(&workspace)).await
+}
+
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, tenure_files::Error> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?;
     done.map_err(refused)
 }
 
@@ -202,12 +249,14 @@ fn refused(error: tenure_files::Error) -> ApiError {
         Kind::TooLarge => Code::RequestTooLarge,
         Kind::Invalid => Code::InvalidField,
         Kind::NoSpace => Code::StorageFull,
+        Kind::Exists => Code::Conflict,
+        Kind::Damaged | Kind::Newer | Kind::WrongKey | Kind::Gone => Code::SnapshotUnreadable,
         Kind::Io => return ApiError::internal(error),
     };
     ApiError::new(code, error.message)
 }
 
-fn show(folder: &[u8], entry: &Entry) -> WireFile {
+pub(crate) fn show(folder: &[u8], entry: &Entry) -> WireFile {
     let folder: Vec<&[u8]> = folder.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
     let path = folder.iter().copied().chain([entry.name.as_slice()]).collect::<Vec<_>>().join(&b'/');
     let kind = match entry.kind {
@@ -229,6 +278,6 @@ fn show(folder: &[u8], entry: &Entry) -> WireFile {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -99,7 +99,7 @@ pub(crate) async fn archive(State(state): Shared, caller: Caller, Path(id): Path
 /// `DELETE /v1/sessions/{session_id}`
 pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<Deleted>> {
     let id = session_id(&id)?;
-    find_session(&state, &caller, id).await?;
+    let view = find_session(&state, &caller, id).await?;
     match state.store().delete(&caller.tenant, id).await {
         Ok(()) => {}
         Err(error) if error.kind == Kind::Conflict => {
@@ -108,7 +108,19 @@ pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<
         Err(error) => return Err(error.into()),
     }
     let folders = [(state.config.workspace)(id), (state.config.outputs)(id)];
+    let newest = view.session.files.snapshot.map(|id| tenure_files::snapshots::Id(id.bits()));
+    let snapshots = newest.map(|newest| (super::files::snapshots(&state, &view.session), newest));
     let removed = tokio::task::spawn_blocking(move || {
+        match snapshots {
+            None => {}
+            // What they alone needed is collected later.
+            Some((Ok(snapshots), newest)) => {
+                if let Err(error) = snapshots.remove_chain(newest) {
+                    tracing::warn!(session = %id, %error, "remove the snapshots of a deleted session");
+                }
+            }
+            Some((Err(error), _)) => tracing::warn!(session = %id, ?error, "open the snapshots of a deleted session"),
+        }
         for folder in folders {
             match std::fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

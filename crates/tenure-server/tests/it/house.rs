@@ -133,6 +133,7 @@ impl House {
             callback_secret: None,
             workspace: Box::new(move |session: SessionId| workspaces.join(session.to_string())),
             outputs: Box::new(move |session: SessionId| outputs.join(session.to_string())),
+            snapshots: Arc::new(tenure_files::snapshots::Stores::new(&folder.path().join("snapshots"), None)),
             models: Arc::new(TwoModels),
             ids: Arc::new(TimeIds),
             mask: Arc::new(|text| text.replace(SECRET, "[redacted]")),
@@ -142,6 +143,10 @@ impl House {
         change(&mut config);
         let state = ServerState::new(config);
         Self { router: router(state.clone()), state, store, memory: None, stop, folder }
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub(crate) fn workspace(&self, session: &str) -> PathBuf {

@@ -21,6 +21,7 @@ mod readers;
 mod reading;
 mod safety;
 mod scopes;
+mod snapshots;
 mod status;
 mod stream;
 

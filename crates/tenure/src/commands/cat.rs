@@ -1,6 +1,6 @@
 //! `tenure cat SESSION:PATH`: a file; inert on a terminal, byte for byte into a pipe.
 
-use super::ls::split;
+use super::ls::{query, split};
 use crate::cli::Common;
 use crate::connection::session_id;
 use crate::failure::{Exit, Failure};
@@ -12,6 +12,9 @@ use clap::Args;
 pub(crate) struct Cat {
     /// SESSION:PATH.
     place: String,
+    /// Which state: live, the id of a snapshot, or seq:NUMBER for what that event saw.
+    #[arg(long, value_name = "STATE")]
+    at: Option<String>,
 }
 
 impl Cat {
@@ -26,7 +29,7 @@ impl Cat {
         let id = session_id(&client, session).await?;
         let url = ["v1", "sessions", &id, "files", "content"];
         let mut download = client
-            .download(&url, &[("path", path)])
+            .download(&url, &query(path, self.at.as_deref()))
             .await
             .map_err(|error| Failure::from(error).doing(&format!("read {}", self.place)))?;
         if !output::is_terminal() {

@@ -1,5 +1,6 @@
 //! `tenure cp FROM TO`, one of them `SESSION:PATH`: files and folders, either way.
 
+use super::ls::query;
 use crate::cli::Common;
 use crate::connection::{session_id, tail};
 use crate::failure::{Exit, Failure};
@@ -26,6 +27,9 @@ pub(crate) struct Cp {
     from: String,
     /// A path of this machine, or SESSION:PATH.
     to: String,
+    /// Copy from this state: live, the id of a snapshot, or seq:NUMBER for what that event saw.
+    #[arg(long, value_name = "STATE")]
+    at: Option<String>,
 }
 
 /// One side of a copy.
@@ -53,12 +57,16 @@ impl Cp {
         let client = common.target().connect()?;
         let done = match (Side::read(&self.from), Side::read(&self.to)) {
             (Side::Here(from), Side::There { session, path }) => {
+                if self.at.is_some() {
+                    return Err(Failure::new(Exit::Usage, "--at: files are copied to a session as it is now")
+                        .fix("tenure cp notes.md SESSION:notes.md"));
+                }
                 let id = session_id(&client, &session).await?;
                 upload(&client, &id, &from, &path).await.map_err(doing)?
             }
             (Side::There { session, path }, Side::Here(to)) => {
                 let id = session_id(&client, &session).await?;
-                download(&client, &id, &path, &to).await.map_err(doing)?
+                download(&client, &id, &path, self.at.as_deref(), &to).await.map_err(doing)?
             }
             (Side::Here(_), Side::Here(_)) | (Side::There { .. }, Side::There { .. }) => {
                 return Err(Failure::new(
@@ -158,8 +166,8 @@ fn tell_left_out(packed: &Packed) {
     }
 }
 
-async fn download(client: &Client, id: &str, path: &str, to: &Path) -> Result<Value, Failure> {
-    let query = [("path", path)];
+async fn download(client: &Client, id: &str, path: &str, at: Option<&str>, to: &Path) -> Result<Value, Failure> {
+    let query = query(path, at);
     let content = ["v1", "sessions", id, "files", "content"];
     let opened = if path.is_empty() { None } else { Some(client.download(&content, &query).await) };
     match opened {

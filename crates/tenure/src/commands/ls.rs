@@ -1,10 +1,10 @@
-//! `tenure ls SESSION [PATH]` or `SESSION:PATH`: files of the live workspace.
+//! `tenure ls SESSION` or `SESSION:PATH`: files of a session, as they are now or as a snapshot has them.
 
 use super::approvals::text;
 use crate::cli::Common;
 use crate::connection::session_id;
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Format, progress, table::Table, time};
+use crate::output::{self, Format, inert, progress, table::Table, time};
 use clap::Args;
 use serde_json::Value;
 
@@ -16,6 +16,9 @@ pub(crate) struct Ls {
     /// Sizes, modes and times.
     #[arg(long, short)]
     long: bool,
+    /// Which state: live, the id of a snapshot, or seq:NUMBER for what that event saw.
+    #[arg(long, value_name = "STATE")]
+    at: Option<String>,
 }
 
 impl Ls {
@@ -23,7 +26,7 @@ impl Ls {
         let client = common.target().connect()?;
         let (session, path) = split(&self.place);
         let id = session_id(&client, session).await?;
-        let query = [("path", path)];
+        let query = query(path, self.at.as_deref());
         let url = ["v1", "sessions", &id, "files"];
         let folder = progress::watch("reading the folder", client.get(&url, &query))
             .await
@@ -55,11 +58,19 @@ impl Ls {
         for line in table.lines() {
             output::line(&line)?;
         }
+        if text(&folder, "at") != "live" {
+            output::say(&format!("As stored in {}.", inert::line(text(&folder, "at"))));
+        }
         if folder.get("is_cut").and_then(Value::as_bool) == Some(true) {
             output::say("The folder has more entries than one reply takes; name a deeper path.");
         }
         Ok(Exit::Ok)
     }
+}
+
+/// What the routes of files are asked with.
+pub(crate) fn query<'a>(path: &'a str, at: Option<&'a str>) -> Vec<(&'static str, &'a str)> {
+    std::iter::once(("path", path)).chain(at.map(|at| ("at", at))).collect()
 }
 
 /// SESSION and PATH of `SESSION:PATH`; the root without a path.

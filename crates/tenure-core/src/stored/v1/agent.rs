@@ -4,7 +4,7 @@ use super::Form;
 use super::event::json;
 use super::session::LimitsForm;
 use super::words::Word;
-use crate::agent::{Agent, CompactionPolicy, CustomTool, Loop, Policies, Tool, ToolConfig};
+use crate::agent::{Agent, CompactionPolicy, CustomTool, Loop, Policies, SnapshotPolicy, Tool, ToolConfig};
 use crate::environment::{Environment, SandboxLimits};
 use crate::id::TenantId;
 use crate::retry::Policy;
@@ -92,6 +92,8 @@ struct PoliciesForm {
     output: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     compaction: Option<CompactionForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,6 +131,7 @@ impl Form<Policies> for PoliciesForm {
             // Agents of before had no such policy; the default is what they get.
             compaction: (value.compaction != CompactionPolicy::default())
                 .then(|| CompactionForm::of(&value.compaction)),
+            snapshot: (value.snapshot != SnapshotPolicy::default()).then(|| value.snapshot.word().to_string()),
         }
     }
 
@@ -139,6 +142,7 @@ impl Form<Policies> for PoliciesForm {
             unknown_outcome: Word::of_word(&self.unknown)?,
             max_output_tokens: self.output,
             compaction: self.compaction.map(Form::to).transpose()?.unwrap_or_default(),
+            snapshot: self.snapshot.map(|word| Word::of_word(&word)).transpose()?.unwrap_or_default(),
         })
     }
 }

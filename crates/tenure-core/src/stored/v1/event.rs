@@ -1,10 +1,10 @@
 //! Stored bodies of events and inputs.
 
-use super::session::{EndForm, EstimateForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm};
+use super::session::{EndForm, EstimateForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm, is_zero};
 use super::words::Word;
 use super::{Form, position};
-use crate::event::{Block, Body, Compacted, Decision, InsteadOf, Measured, Origin, Summary, Update};
-use crate::id::{CallbackId, ConditionId, EventId};
+use crate::event::{Block, Body, Compacted, Decision, InsteadOf, Measured, Origin, SnapshotTaken, Summary, Update};
+use crate::id::{CallbackId, ConditionId, EventId, SnapshotId};
 use crate::input::InputBody;
 use crate::json::Json;
 use crate::time::Timestamp;
@@ -100,6 +100,10 @@ pub(super) fn condition_id(text: &str) -> Result<ConditionId, String> {
 }
 
 pub(super) fn callback_id(text: &str) -> Result<CallbackId, String> {
+    text.parse().map_err(|error: crate::IdError| error.to_string())
+}
+
+pub(super) fn snapshot_id(text: &str) -> Result<SnapshotId, String> {
     text.parse().map_err(|error: crate::IdError| error.to_string())
 }
 
@@ -287,9 +291,23 @@ pub(super) enum BodyForm {
     EnvironmentStarted {
         d: String,
         m: Vec<String>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        e: u64,
     },
     EnvironmentReset {
         r: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        s: Option<String>,
+    },
+    SnapshotCreated {
+        s: String,
+        r: String,
+        c: String,
+        n: u64,
+        b: u64,
+        w: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        l: u64,
     },
 }
 
@@ -383,10 +401,21 @@ impl Form<Body> for BodyForm {
                     l: *limit_usd_micros,
                 }
             }
-            Body::EnvironmentStarted { driver, missing } => {
-                Self::EnvironmentStarted { d: driver.clone(), m: missing.clone() }
+            Body::EnvironmentStarted { driver, missing, epoch } => {
+                Self::EnvironmentStarted { d: driver.clone(), m: missing.clone(), e: *epoch }
             }
-            Body::EnvironmentReset { reason } => Self::EnvironmentReset { r: reason.clone() },
+            Body::SnapshotCreated { snapshot, taken } => Self::SnapshotCreated {
+                s: snapshot.to_string(),
+                r: taken.reason.word().to_string(),
+                c: taken.consistency.word().to_string(),
+                n: taken.entries,
+                b: taken.bytes,
+                w: taken.new_bytes,
+                l: taken.left_out,
+            },
+            Body::EnvironmentReset { reason, snapshot } => {
+                Self::EnvironmentReset { r: reason.clone(), s: snapshot.map(|id| id.to_string()) }
+            }
         }
     }
 
@@ -476,8 +505,21 @@ impl Form<Body> for BodyForm {
                 estimated: e.to()?,
                 limit_usd_micros: l,
             },
-            Self::EnvironmentStarted { d, m } => Body::EnvironmentStarted { driver: d, missing: m },
-            Self::EnvironmentReset { r } => Body::EnvironmentReset { reason: r },
+            Self::EnvironmentStarted { d, m, e } => Body::EnvironmentStarted { driver: d, missing: m, epoch: e },
+            Self::EnvironmentReset { r, s } => {
+                Body::EnvironmentReset { reason: r, snapshot: s.map(|id| snapshot_id(&id)).transpose()? }
+            }
+            Self::SnapshotCreated { s, r, c, n, b, w, l } => Body::SnapshotCreated {
+                snapshot: snapshot_id(&s)?,
+                taken: SnapshotTaken {
+                    reason: Word::of_word(&r)?,
+                    consistency: Word::of_word(&c)?,
+                    entries: n,
+                    bytes: b,
+                    new_bytes: w,
+                    left_out: l,
+                },
+            },
         })
     }
 }
@@ -498,6 +540,7 @@ pub(super) enum InputForm {
     Limits { l: LimitsForm },
     Title { x: String },
     Metadata { m: BTreeMap<String, String> },
+    Snapshot,
 }
 
 impl Form<InputBody> for InputForm {
@@ -520,6 +563,7 @@ impl Form<InputBody> for InputForm {
             InputBody::Limits(limits) => Self::Limits { l: LimitsForm::of(limits) },
             InputBody::Title(title) => Self::Title { x: title.clone() },
             InputBody::Metadata(notes) => Self::Metadata { m: notes.clone() },
+            InputBody::Snapshot => Self::Snapshot,
         }
     }
 
@@ -540,6 +584,7 @@ impl Form<InputBody> for InputForm {
             Self::Limits { l } => InputBody::Limits(l.to()?),
             Self::Title { x } => InputBody::Title(x),
             Self::Metadata { m } => InputBody::Metadata(m),
+            Self::Snapshot => InputBody::Snapshot,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Stored heads.
 
-use super::event::{callback_id, condition_id, event_id};
+use super::event::{callback_id, condition_id, event_id, snapshot_id};
 use super::words::Word;
 use super::{Form, position};
 use crate::agent::AgentRef;
@@ -8,7 +8,7 @@ use crate::budget::{Budget, Estimate, Limits};
 use crate::call::{Call, CallState};
 use crate::event::{End, Purpose, Sent, Stop};
 use crate::id::TenantId;
-use crate::session::{Callback, Compaction, Position, Repeats, Retry, Session, Status};
+use crate::session::{Callback, Compaction, Files, Position, Repeats, Retry, Session, Status};
 use crate::size::{Learnt, Size};
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -17,7 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -539,6 +539,31 @@ pub(super) struct SessionForm {
     learnt: LearntForm,
     #[serde(default, skip_serializing_if = "is_zero")]
     compaction: CompactionForm,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    files: FilesForm,
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct FilesForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    s: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    q: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    e: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    d: bool,
+}
+
+impl Form<Files> for FilesForm {
+    fn of(value: &Files) -> Self {
+        Self { s: value.snapshot.map(|id| id.to_string()), q: value.snapshot_seq, e: value.epoch, d: value.is_dirty }
+    }
+
+    fn to(self) -> Result<Files, String> {
+        let snapshot = self.s.map(|id| snapshot_id(&id)).transpose()?;
+        Ok(Files { snapshot, snapshot_seq: self.q, epoch: self.e, is_dirty: self.d })
+    }
 }
 
 impl Form<Session> for SessionForm {
@@ -595,6 +620,7 @@ impl Form<Session> for SessionForm {
             sent: value.sent.as_ref().map(SentForm::of),
             learnt: LearntForm::of(&value.learnt),
             compaction: CompactionForm::of(&value.compaction),
+            files: FilesForm::of(&value.files),
         }
     }
 
@@ -650,6 +676,7 @@ impl Form<Session> for SessionForm {
             sent: self.sent.map(Form::to).transpose()?,
             learnt: self.learnt.to()?,
             compaction: self.compaction.to()?,
+            files: self.files.to()?,
         })
     }
 }

@@ -1,11 +1,11 @@
 //! Words for enums without data: one table each, read and written from the same place.
 
-use crate::agent::{CompactionMode, Effect, Permission, UnknownOutcome};
+use crate::agent::{CompactionMode, Effect, Permission, SnapshotPolicy, UnknownOutcome};
 use crate::budget::Which;
 use crate::call::CallKind;
 use crate::condition::Stage;
 use crate::environment::{DriverName, Network};
-use crate::event::{MediaKind, Outcome};
+use crate::event::{Consistency, MediaKind, Outcome, SnapshotReason};
 use crate::failure::Class;
 use crate::session::TooLarge;
 use crate::wait::Resolution;
@@ -64,5 +64,8 @@ words! {
         Malformed = "malformed",
     }
     Stage { Open = "open", Releasing = "releasing", Over = "over" }
+    SnapshotPolicy { Manual = "manual", Turn = "turn", Wait = "wait", Lease = "lease", Step = "step" }
+    SnapshotReason { Step = "step", Lease = "lease", Wait = "wait", Turn = "turn", Manual = "manual" }
+    Consistency { Frozen = "frozen", Fuzzy = "fuzzy", Torn = "torn" }
     Resolution { Answered = "answered", Due = "due", Cleared = "cleared" }
 }

@@ -59,7 +59,15 @@ impl House {
 }
 
 pub(super) fn plan(number: u128) -> Plan {
-    Plan { id: Id(number), session: "sesn_1".into(), epoch: 1, parent: None, taken_at_ms: 1_000, is_frozen: false }
+    Plan {
+        id: Id(number),
+        session: "sesn_1".into(),
+        epoch: 1,
+        seq: 1,
+        parent: None,
+        taken_at_ms: 1_000,
+        is_frozen: false,
+    }
 }
 
 pub(super) fn open(folder: &Path, key: Option<&[u8; 32]>) -> Result<Snapshots, Error> {

@@ -60,6 +60,20 @@ pub(super) fn download(body: Body, kind: &'static str, name: &[u8]) -> Response 
 
 /// A file, or the part of it that the request asks for.
 pub(crate) fn send_file(mut file: File, size: u64, tag: &str, name: &[u8], headers: &HeaderMap) -> Result<Response> {
+    send_part(size, tag, name, headers, |start, len| {
+        file.seek(SeekFrom::Start(start)).map_err(ApiError::internal)?;
+        Ok(Body::from_stream(ReaderStream::new(tokio::fs::File::from_std(file).take(len))))
+    })
+}
+
+/// Some content, or the part of it that the request asks for; `give` is asked for the part.
+pub(crate) fn send_part(
+    size: u64,
+    tag: &str,
+    name: &[u8],
+    headers: &HeaderMap,
+    give: impl FnOnce(u64, u64) -> Result<Body>,
+) -> Result<Response> {
     let etag = format!("\"{tag}\"");
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let is_known = text(header::IF_NONE_MATCH)
@@ -83,9 +97,7 @@ pub(crate) fn send_file(mut file: File, size: u64, tag: &str, name: &[u8], heade
             return Ok(response);
         }
     };
-    file.seek(SeekFrom::Start(start)).map_err(ApiError::internal)?;
-    let body = ReaderStream::new(tokio::fs::File::from_std(file).take(len));
-    let mut response = download(Body::from_stream(body), "application/octet-stream", name);
+    let mut response = download(give(start, len)?, "application/octet-stream", name);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));

@@ -89,6 +89,7 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
         | Body::UsageSnapshot { .. }
         | Body::EnvironmentStarted { .. }
         | Body::Condition { .. }
+        | Body::SnapshotCreated { .. }
         | Body::EnvironmentReset { .. } => Vec::new(),
     }
 }
