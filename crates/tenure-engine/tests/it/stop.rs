@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use tenure_core::*;
 use tenure_engine::EventMasker;
+use tenure_store::Store;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn z_30_the_last_event_of_a_cancelled_session_comes_after_its_processes_are_gone_and_says_so() {
