@@ -109,6 +109,7 @@ pub fn accept(session: &Session, queued: &[Input], input: &InputBody, now: Times
         | InputBody::Limits(_)
         | InputBody::Title(_)
         | InputBody::Metadata(_)
+        | InputBody::Models(_)
         | InputBody::Snapshot => Ok(Accepted::Append),
     }
 }

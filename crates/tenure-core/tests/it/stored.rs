@@ -36,6 +36,10 @@ fn origin() -> Origin {
     }
 }
 
+fn chosen_models() -> ModelChoice {
+    ModelChoice { model: Some("b/n".into()), fallback_models: Some(vec!["c/o".into()]) }
+}
+
 fn waits() -> Vec<Wait> {
     let kinds = [
         WaitKind::Timer,
@@ -122,6 +126,8 @@ fn bodies() -> Vec<Body> {
         Body::Updated { update: Update::Paused },
         Body::Updated { update: Update::Resumed },
         Body::Updated { update: Update::Title("t".into()) },
+        Body::Updated { update: Update::Models(chosen_models()) },
+        Body::Updated { update: Update::Models(ModelChoice::default()) },
         Body::Updated { update: Update::Metadata([("k".to_owned(), "v".to_owned())].into()) },
         Body::UsageSnapshot {
             usage,
@@ -270,6 +276,7 @@ fn inputs() -> Vec<Input> {
         InputBody::Archive,
         InputBody::Limits(Limits::NONE),
         InputBody::Title("t".into()),
+        InputBody::Models(chosen_models()),
         InputBody::Snapshot,
         InputBody::Metadata([("k".to_owned(), "v".to_owned())].into()),
     ];
@@ -350,6 +357,7 @@ fn sessions() -> Vec<Session> {
         ..fresh.clone()
     });
     sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh.clone() });
+    sessions.push(Session { models: chosen_models(), ..fresh.clone() });
     let files = Files { snapshot: Some(SnapshotId::from_bits(8)), snapshot_seq: 5, epoch: 3, is_dirty: true };
     sessions.push(Session { files, ..fresh });
     sessions

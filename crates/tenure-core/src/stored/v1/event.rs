@@ -3,6 +3,7 @@
 use super::session::{EndForm, EstimateForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm, is_zero};
 use super::words::Word;
 use super::{Form, position};
+use crate::agent::ModelChoice;
 use crate::event::{Block, Body, Compacted, Decision, InsteadOf, Measured, Origin, SnapshotTaken, Summary, Update};
 use crate::id::{CallbackId, ConditionId, EventId, SnapshotId};
 use crate::input::InputBody;
@@ -137,6 +138,25 @@ pub(super) enum UpdateForm {
     Resumed,
     Title { t: String },
     Metadata { m: BTreeMap<String, String> },
+    Models { c: ModelChoiceForm },
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModelChoiceForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    m: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    f: Option<Vec<String>>,
+}
+
+impl Form<ModelChoice> for ModelChoiceForm {
+    fn of(value: &ModelChoice) -> Self {
+        Self { m: value.model.clone(), f: value.fallback_models.clone() }
+    }
+
+    fn to(self) -> Result<ModelChoice, String> {
+        Ok(ModelChoice { model: self.m, fallback_models: self.f })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -390,6 +410,7 @@ impl Form<Body> for BodyForm {
                     Update::Resumed => UpdateForm::Resumed,
                     Update::Title(title) => UpdateForm::Title { t: title.clone() },
                     Update::Metadata(notes) => UpdateForm::Metadata { m: notes.clone() },
+                    Update::Models(choice) => UpdateForm::Models { c: ModelChoiceForm::of(choice) },
                 },
             },
             Body::UsageSnapshot { usage, cost_usd_micros, has_unpriced, estimated, limit_usd_micros } => {
@@ -496,6 +517,7 @@ impl Form<Body> for BodyForm {
                     UpdateForm::Resumed => Update::Resumed,
                     UpdateForm::Title { t } => Update::Title(t),
                     UpdateForm::Metadata { m } => Update::Metadata(m),
+                    UpdateForm::Models { c } => Update::Models(c.to()?),
                 },
             },
             Self::UsageSnapshot { u, c, n, l, e } => Body::UsageSnapshot {
@@ -540,6 +562,7 @@ pub(super) enum InputForm {
     Limits { l: LimitsForm },
     Title { x: String },
     Metadata { m: BTreeMap<String, String> },
+    Models { c: ModelChoiceForm },
     Snapshot,
 }
 
@@ -563,6 +586,7 @@ impl Form<InputBody> for InputForm {
             InputBody::Limits(limits) => Self::Limits { l: LimitsForm::of(limits) },
             InputBody::Title(title) => Self::Title { x: title.clone() },
             InputBody::Metadata(notes) => Self::Metadata { m: notes.clone() },
+            InputBody::Models(choice) => Self::Models { c: ModelChoiceForm::of(choice) },
             InputBody::Snapshot => Self::Snapshot,
         }
     }
@@ -584,6 +608,7 @@ impl Form<InputBody> for InputForm {
             Self::Limits { l } => InputBody::Limits(l.to()?),
             Self::Title { x } => InputBody::Title(x),
             Self::Metadata { m } => InputBody::Metadata(m),
+            Self::Models { c } => InputBody::Models(c.to()?),
             Self::Snapshot => InputBody::Snapshot,
         })
     }
