@@ -16,6 +16,7 @@ pub mod event;
 pub mod explain;
 pub mod fields;
 pub mod files;
+pub mod lease;
 pub mod limits;
 pub mod node;
 pub mod openapi;

@@ -23,6 +23,8 @@ pub struct Session {
     pub tenant: TenantId,
     /// Which version of which agent works on it.
     pub agent: AgentRef,
+    /// The queue of the external loop that advances it; `None` for the built-in one.
+    pub queue: Option<String>,
     /// The template of its sandbox.
     pub environment: EnvironmentId,
     /// For people.
@@ -206,6 +208,7 @@ impl Session {
             id,
             tenant,
             agent,
+            queue: None,
             environment,
             title: String::new(),
             created_at,

@@ -1,7 +1,7 @@
 //! What the routes share.
 
 use crate::keys::Keys;
-use crate::live::PreviewHub;
+use crate::live::{LoopPreviews, PreviewHub};
 use crate::meters::Meters;
 use crate::rate::Rate;
 use std::fmt;
@@ -93,6 +93,7 @@ pub struct ServerState {
     pub(crate) config: Config,
     pub(crate) previews: PreviewHub,
     pub(crate) callbacks: Rate,
+    pub(crate) loops: LoopPreviews,
     pub(crate) meters: Meters,
 }
 
@@ -102,7 +103,7 @@ impl ServerState {
         let meters = Meters::new(&config.telemetry.registry);
         let hub = PreviewHub::counting(meters.previews_dropped.clone());
         let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
-        Arc::new(Self { config, previews, callbacks: Rate::default(), meters })
+        Arc::new(Self { config, previews, callbacks: Rate::default(), loops: LoopPreviews::default(), meters })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

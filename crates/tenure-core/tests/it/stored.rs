@@ -320,7 +320,8 @@ fn sessions() -> Vec<Session> {
         compaction: Compaction { due: Some(TooLarge::Bytes), tries: 1, futile_tokens: 77 },
         ..fresh.clone()
     });
-    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh });
+    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh.clone() });
+    sessions.push(Session { queue: Some("reviews".into()), ..fresh });
     sessions
 }
 
@@ -375,7 +376,8 @@ fn agents() -> Vec<Agent> {
         model: Some("b/m".into()),
     };
     let terse = Agent { policies: Policies { compaction, ..Policies::default() }, ..plain.clone() };
-    vec![plain, full, terse]
+    let external = Agent { run_loop: Loop::External { queue: "reviews".into() }, ..plain.clone() };
+    vec![plain, full, terse, external]
 }
 
 fn environments() -> Vec<Environment> {
