@@ -1,6 +1,6 @@
 //! The head of a session: all that is needed to say what it does next, and never any text of it.
 
-use crate::agent::AgentRef;
+use crate::agent::{AgentRef, ModelChoice};
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::event::{End, Sent, Stop};
@@ -25,6 +25,8 @@ pub struct Session {
     pub agent: AgentRef,
     /// The queue of the external loop that advances it; `None` for the built-in one.
     pub queue: Option<String>,
+    /// Models that it uses instead of its agent's.
+    pub models: ModelChoice,
     /// The template of its sandbox.
     pub environment: EnvironmentId,
     /// For people.
@@ -209,6 +211,7 @@ impl Session {
             tenant,
             agent,
             queue: None,
+            models: ModelChoice::default(),
             environment,
             title: String::new(),
             created_at,
