@@ -357,6 +357,7 @@ fn sessions() -> Vec<Session> {
         ..fresh.clone()
     });
     sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh.clone() });
+    sessions.push(Session { queue: Some("reviews".into()), ..fresh.clone() });
     sessions.push(Session { models: chosen_models(), ..fresh.clone() });
     let files = Files { snapshot: Some(SnapshotId::from_bits(8)), snapshot_seq: 5, epoch: 3, is_dirty: true };
     sessions.push(Session { files, ..fresh });
@@ -414,12 +415,13 @@ fn agents() -> Vec<Agent> {
         model: Some("b/m".into()),
     };
     let terse = Agent { policies: Policies { compaction, ..Policies::default() }, ..plain.clone() };
+    let external = Agent { run_loop: Loop::External { queue: "reviews".into() }, ..plain.clone() };
     let policies = [SnapshotPolicy::Manual, SnapshotPolicy::Turn, SnapshotPolicy::Lease, SnapshotPolicy::Step];
     let careful = policies.map(|snapshot| {
         let policies = Policies { snapshot, ..Policies::default() };
         Agent { policies, ..plain.clone() }
     });
-    [plain, full, terse].into_iter().chain(careful).collect()
+    [plain, full, terse, external].into_iter().chain(careful).collect()
 }
 
 fn environments() -> Vec<Environment> {
