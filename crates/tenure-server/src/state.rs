@@ -4,6 +4,7 @@ use crate::keys::Keys;
 use crate::live::PreviewHub;
 use crate::meters::Meters;
 use crate::rate::Rate;
+use crate::workbench::Logins;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,6 +95,7 @@ pub struct ServerState {
     pub(crate) previews: PreviewHub,
     pub(crate) callbacks: Rate,
     pub(crate) meters: Meters,
+    pub(crate) logins: Logins,
 }
 
 impl ServerState {
@@ -102,7 +104,7 @@ impl ServerState {
         let meters = Meters::new(&config.telemetry.registry);
         let hub = PreviewHub::counting(meters.previews_dropped.clone());
         let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
-        Arc::new(Self { config, previews, callbacks: Rate::default(), meters })
+        Arc::new(Self { config, previews, callbacks: Rate::default(), meters, logins: Logins::default() })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

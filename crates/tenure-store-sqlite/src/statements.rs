@@ -164,6 +164,9 @@ statements! {
     VIEWS_OF_PHASE_DESCENDING = view!("WHERE state >= 2 AND tenant = ?1 AND phase = ?7 AND id < ?2 AND (?3 IS NULL OR agent = ?3) \
                                        AND (?4 OR archived_at IS NULL) AND created_at >= ?5 AND created_at < ?6 ORDER BY id DESC LIMIT ?8");
     IDS_NEWEST_FIRST = "SELECT id FROM heads WHERE tenant = ?1 ORDER BY id DESC";
+    COUNT_PHASES = "SELECT phase, count(*) FROM heads WHERE tenant = ?1 AND state >= 2 GROUP BY phase \
+                    UNION ALL SELECT 'queued', count(*) FROM heads WHERE tenant = ?1 AND state = 0 \
+                    UNION ALL SELECT 'working', count(*) FROM heads WHERE tenant = ?1 AND state = 1";
     COUNT_QUEUED = "SELECT count(*) FROM heads WHERE state = 0";
     /// Steps from tenant to tenant, so that it costs nothing to have many of one.
     QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS (SELECT min(tenant) FROM heads WHERE state = 0 UNION ALL \

@@ -6,6 +6,7 @@ mod catalog;
 mod conditions;
 mod events;
 mod faulty;
+mod feed;
 mod files;
 mod hand;
 mod hostile;
@@ -21,8 +22,10 @@ mod readers;
 mod reading;
 mod safety;
 mod scopes;
+mod search;
 mod status;
 mod stream;
+mod workbench;
 
 #[test]
 fn every_file_of_this_folder_is_a_module() {
