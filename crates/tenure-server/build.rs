@@ -11,26 +11,37 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // The folder is part of the repository, so that a build without Node is not stale each time.
     println!("cargo::rerun-if-changed={}", dist.display());
+    // Copied, so that a build of the workbench meanwhile does not take files away from the compiler.
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let kept = out.join("workbench");
+    let _ = fs::remove_dir_all(&kept);
     let mut files = Vec::new();
     collect(&dist, &dist, &mut files);
     files.sort();
     let mut table = String::from("pub(super) static FILES: &[File] = &[\n");
     for (name, path) in &files {
         println!("cargo::rerun-if-changed={}", path.display());
-        let packed = |end: &str| {
-            let packed = PathBuf::from(format!("{}{end}", path.display()));
-            if packed.exists() { format!("Some(include_bytes!({packed:?}))") } else { "None".to_owned() }
+        let keep = |end: &str| {
+            let bytes = fs::read(format!("{}{end}", path.display())).ok()?;
+            let place = PathBuf::from(format!("{}{name}{end}", kept.display()));
+            fs::create_dir_all(place.parent().expect("it is below the output folder")).ok()?;
+            fs::write(&place, bytes).ok()?;
+            Some(place)
         };
+        let packed = |end: &str| match keep(end) {
+            Some(place) => format!("Some(include_bytes!({place:?}))"),
+            None => "None".to_owned(),
+        };
+        let plain = keep("").expect("a file of the workbench can be read and copied");
         let _ = writeln!(
             table,
-            "    File {{ path: {name:?}, plain: include_bytes!({path:?}), gzip: {}, brotli: {} }},",
+            "    File {{ path: {name:?}, plain: include_bytes!({plain:?}), gzip: {}, brotli: {} }},",
             packed(".gz"),
             packed(".br")
         );
     }
     table.push_str("];\n");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("workbench.rs");
-    fs::write(out, table).expect("the output folder of a build is writable");
+    fs::write(out.join("workbench.rs"), table).expect("the output folder of a build is writable");
 }
 
 /// Names, as in addresses, and places of the files that are served as they are.

@@ -130,7 +130,8 @@ export class House {
     const { link } = how;
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce", timezoneId: "UTC", ...how });
     // Files that are newer than the binary, while the pages are worked on.
-    if (how.dist) await serveFrom(context, how.dist, this.url);
+    const dist = how.dist ?? process.env.UI_DIST;
+    if (dist) await serveFrom(context, dist, this.url);
     const page = await context.newPage();
     page.problems = [];
     page.on("pageerror", (error) => page.problems.push(String(error)));

@@ -247,6 +247,33 @@ const CASES = {
     });
   },
 
+  async "p_1 the first screen is small and comes from here alone"({ house, browser }) {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const network = await context.newCDPSession(page);
+    await network.send("Network.enable");
+    let bytes = 0;
+    const hosts = new Set();
+    network.on("Network.responseReceived", ({ response }) => hosts.add(new URL(response.url).host));
+    network.on("Network.loadingFinished", ({ encodedDataLength }) => (bytes += encodedDataLength));
+    await page.goto((await house.call("POST", "/v1/logins")).url);
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+    await live(page).catch(() => undefined);
+    check(bytes > 10_000 && bytes < 200_000, `the first screen takes ${bytes} bytes`);
+    equal([...hosts].join(), new URL(house.url).host, "hosts that were asked");
+    await context.close();
+  },
+
+  async "what the model saw is one press away"({ house, browser }) {
+    const session = await house.session(await house.agent("script/echo"), "a question of mine");
+    await house.phase(session, "idle");
+    const page = await house.open(browser, `/sessions/${session}`);
+    await page.getByRole("button", { name: "What the model saw" }).first().click();
+    await page.waitForURL(/panel=context/);
+    await page.locator(".side-body", { hasText: "a question of mine" }).waitFor();
+    clean(page);
+  },
+
   async "without a shared worker the page is live all the same"({ house, browser }) {
     const session = await house.session(await house.agent("script/echo"), "hello");
     const page = await house.open(browser);

@@ -3,7 +3,7 @@
 mod read;
 mod tool;
 
-pub use read::AgentChange;
+pub use read::{AgentChange, ModelsChange};
 pub use tool::{WAIT_TOOLS, WORKSPACE_TOOLS, effective_tools};
 
 use crate::event::effect_word;

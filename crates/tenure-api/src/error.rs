@@ -92,6 +92,7 @@ codes! {
     CallbackNotFound = "callback_not_found", 404, "not_found_error", "callbacks expire, and end with their session; ask for a new one";
     ConditionNotFound = "condition_not_found", 404, "not_found_error", "list conditions with GET /v1/conditions";
     FileNotFound = "file_not_found", 404, "not_found_error", "list the folder with GET /v1/sessions/{id}/files?path=";
+    ContextNotFound = "context_not_found", 404, "not_found_error", "name the seq of a row at or after the first model call";
     OutputNotFound = "output_not_found", 404, "not_found_error", "full outputs are kept for commands whose output was cut";
 
     // What was sent

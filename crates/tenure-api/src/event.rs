@@ -160,6 +160,12 @@ pub enum WireBody {
         title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<BTreeMap<String, String>>,
+        /// Ours: the model that was chosen; absent if it is the agent's again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// Ours: the models to try after it; absent if they are the agent's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback_models: Option<Vec<String>>,
     },
     #[serde(rename = "session.usage")]
     Usage { usage: WireUsage, budget: Option<WireBudget> },
@@ -409,6 +415,7 @@ impl WireBody {
             | InputBody::Limits(_)
             | InputBody::Title(_)
             | InputBody::Metadata(_)
+            | InputBody::Models(_)
             | InputBody::Pause
             | InputBody::Resume
             | InputBody::Cancel
@@ -518,14 +525,33 @@ fn confirmation(tool_use_id: String, decision: &Decision) -> WireBody {
 }
 
 fn updated(update: &Update) -> WireBody {
-    let (update, title, metadata) = match update {
-        Update::Paused => ("paused", None, None),
-        Update::Resumed => ("resumed", None, None),
-        Update::Title(title) => ("title", Some(title.clone()), None),
-        // As the clients know it: absent when nothing is left.
-        Update::Metadata(notes) => ("metadata", None, (!notes.is_empty()).then(|| notes.clone())),
+    let plain = |update: &str| WireBody::Updated {
+        update: update.into(),
+        title: None,
+        metadata: None,
+        model: None,
+        fallback_models: None,
     };
-    WireBody::Updated { update: update.into(), title, metadata }
+    let mut wire = match update {
+        Update::Paused => plain("paused"),
+        Update::Resumed => plain("resumed"),
+        Update::Title(_) => plain("title"),
+        Update::Metadata(_) => plain("metadata"),
+        Update::Models(_) => plain("models"),
+    };
+    if let WireBody::Updated { title, metadata, model, fallback_models, .. } = &mut wire {
+        match update {
+            Update::Paused | Update::Resumed => {}
+            Update::Title(text) => *title = Some(text.clone()),
+            // As the clients know it: absent when nothing is left.
+            Update::Metadata(notes) => *metadata = (!notes.is_empty()).then(|| notes.clone()),
+            Update::Models(choice) => {
+                model.clone_from(&choice.model);
+                fallback_models.clone_from(&choice.fallback_models);
+            }
+        }
+    }
+    wire
 }
 
 fn blocks(content: &[Block]) -> Vec<Value> {

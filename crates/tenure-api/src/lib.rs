@@ -10,6 +10,7 @@ pub mod agent;
 pub mod callback;
 pub mod client;
 pub mod condition;
+pub mod context;
 pub mod environment;
 pub mod error;
 pub mod event;

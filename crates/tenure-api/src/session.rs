@@ -1,6 +1,6 @@
 //! Sessions on the wire.
 
-use crate::agent::SessionAgent;
+use crate::agent::{ModelsChange, SessionAgent};
 use crate::error::Code;
 use crate::event::{StopReason, WireWait, read_events};
 use crate::fields::{Fields, Problem};
@@ -213,7 +213,7 @@ impl WireSession {
         Self {
             id: session.id.to_string(),
             kind: "session".into(),
-            agent: SessionAgent::of(agent),
+            agent: SessionAgent::of(&agent.with_models(&session.models)),
             environment_id: session.environment.to_string(),
             title: (!session.title.is_empty()).then(|| session.title.clone()),
             metadata: around.metadata.clone(),
@@ -353,6 +353,8 @@ pub struct SessionUpdate {
     pub metadata: BTreeMap<String, Option<String>>,
     /// Changes of the limits.
     pub limits: LimitsChange,
+    /// Changes of its models.
+    pub models: ModelsChange,
 }
 
 impl SessionUpdate {
@@ -361,13 +363,14 @@ impl SessionUpdate {
     /// # Errors
     /// The first field that is wrong or not served.
     pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
-        fields.refuse("agent", "the agent of a session cannot be changed yet")?;
         fields.refuse("vault_ids", "vaults are not served yet")?;
+        let models = fields.inner("agent")?.map(|agent| ModelsChange::read(&agent)).transpose()?.unwrap_or_default();
         let title = fields.change("title").map(|_| fields.text("title", MAX_TITLE)).transpose()?;
         Ok(Self {
             title: title.map(Option::unwrap_or_default),
             metadata: fields.metadata()?,
             limits: LimitsChange::read(fields)?,
+            models,
         })
     }
 }

@@ -108,7 +108,8 @@ pub fn accept(session: &Session, queued: &[Input], input: &InputBody, now: Times
         | InputBody::Archive
         | InputBody::Limits(_)
         | InputBody::Title(_)
-        | InputBody::Metadata(_) => Ok(Accepted::Append),
+        | InputBody::Metadata(_)
+        | InputBody::Models(_) => Ok(Accepted::Append),
     }
 }
 

@@ -45,6 +45,35 @@ pub struct Agent {
     pub archived_at: Option<Timestamp>,
 }
 
+/// Models that a session uses instead of its agent's: the user's choice between steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelChoice {
+    /// In place of [`Agent::model`]; `None` takes that one.
+    pub model: Option<String>,
+    /// In place of [`Agent::fallback_models`]; `None` takes those.
+    pub fallback_models: Option<Vec<String>>,
+}
+
+impl Agent {
+    /// The agent with the models that were chosen for a session.
+    pub fn with_models(&self, choice: &ModelChoice) -> Self {
+        let model = choice.model.clone().unwrap_or_else(|| self.model.clone());
+        let fallback_models = choice.fallback_models.clone().unwrap_or_else(|| self.fallback_models.clone());
+        Self { model, fallback_models, ..self.clone() }
+    }
+
+    /// The models in the order in which they are tried, each once.
+    pub fn models(&self) -> Vec<&str> {
+        let mut models = Vec::with_capacity(1 + self.fallback_models.len());
+        for name in core::iter::once(&self.model).chain(&self.fallback_models) {
+            if !models.contains(&name.as_str()) {
+                models.push(name.as_str());
+            }
+        }
+        models
+    }
+}
+
 /// Names one version of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentRef {

@@ -10,6 +10,7 @@ use crate::id::EventId;
 use crate::json::Json;
 use crate::retry;
 use crate::session::{Position, Session};
+use crate::size::ModelFacts;
 use crate::time::{Millis, Timestamp};
 use crate::usage::Usage;
 use crate::wait::{Wait, WaitKind};
@@ -353,23 +354,45 @@ fn is_no_answer(class: Class) -> bool {
     matches!(class, Class::Empty | Class::Malformed)
 }
 
-/// The events of an answer that was cut because the conversation filled the model's context: the
-/// conversation is made smaller, and the step is tried again. `None` if that was tried enough; then
-/// the answer counts as it is.
+/// The events of an answer that is not one to the whole conversation, because that filled the model's
+/// context: the answer was cut at the end, or its server left out the beginning of the request without
+/// a word. The conversation is made smaller, and the step is tried again. `None` if that was tried
+/// enough; then the answer counts as it is.
 pub fn cut_at_window(
     session: &Session,
     answer: &Answer,
+    facts: ModelFacts,
     price: Option<&Price>,
     policies: &Policies,
     now: Timestamp,
 ) -> Option<Vec<Draft>> {
-    if answer.stop != AnswerStop::ContextWindow || !compact::may_compact(session, policies) {
+    let message = if answer.stop == AnswerStop::ContextWindow {
+        "the answer was cut at the end of the model's context"
+    } else if is_cut_in_front(session, answer, facts) {
+        "the server read about half of its context although the conversation has more: it left out the beginning"
+    } else {
+        return None;
+    };
+    if !compact::may_compact(session, policies) {
         return None;
     }
-    let message = "the answer was cut at the end of the model's context";
     let failure = Failure { request_id: answer.request_id.clone(), ..crate::failure::plain(Class::Overflow, message) };
     let attempt = Attempt { model: &answer.model, price, counted: answer.usage, has_begun: true, received_bytes: 0 };
     Some(failed(session, &failure, &attempt, policies, 0, now))
+}
+
+/// Whether a server that says nothing about it left out the beginning of a request.
+///
+/// It keeps about half of its context then, and what it counts is the only sign. A count that is small
+/// alone says nothing: it can be of what was not cached. So it counts only if the conversation grew, and
+/// the count fell from more to about that half.
+fn is_cut_in_front(session: &Session, answer: &Answer, facts: ModelFacts) -> bool {
+    let learnt = session.learnt.of(&answer.model);
+    let (Some(sent), Some(window)) = (session.sent, learnt.window(facts)) else { return false };
+    let (before, read) = (learnt.usage.all_input(), answer.usage.all_input());
+    let has_grown = sent.size.text_bytes >= learnt.size.text_bytes && sent.purpose == Purpose::Answer;
+    let about_half = window / 8 * 3..=window / 8 * 5;
+    facts.cuts_silently && has_grown && read < before / 4 * 3 && about_half.contains(&read)
 }
 
 fn ended(session: &Session, span: EventId, attempt: &Attempt<'_>) -> Draft {
@@ -424,4 +447,46 @@ pub(crate) fn close_turn(session: &Session, why: &str) -> Vec<Draft> {
         drafts.push(Draft::new(Body::WaitResolved { resolution: crate::wait::Resolution::Cleared }));
     }
     drafts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::AgentRef;
+    use crate::event::Sent;
+    use crate::id::{AgentId, EnvironmentId, SessionId, TenantId};
+    use crate::size::Size;
+
+    #[test]
+    fn a_count_that_falls_to_half_of_the_window_although_more_was_sent_is_a_conversation_without_its_beginning() {
+        let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
+        let (id, environment) = (SessionId::from_bits(1), EnvironmentId::from_bits(1));
+        let mut session = Session::new(id, TenantId::default_tenant(), agent, environment, Timestamp(0));
+        session.position = Position::Calling { span: EventId::from_bits(1), attempt: 1 };
+        session.learnt.model = "o/m".into();
+        let size = |text_bytes| Size { text_bytes, ..Size::default() };
+        session.learnt.answered(Usage { input: 7_900, ..Usage::default() }, size(20_000));
+        session.sent = Some(Sent { size: size(21_000), input_tokens: 8_100, ..Sent::default() });
+        let policies = Policies::default();
+        let facts = ModelFacts { context_window: Some(8_192), max_request_bytes: u64::MAX, cuts_silently: true };
+        let answer = |input| Answer {
+            dialect: "ollama".into(),
+            model: "o/m".into(),
+            blocks: Vec::new(),
+            stop: AnswerStop::EndTurn,
+            usage: Usage { input, ..Usage::default() },
+            request_id: None,
+        };
+        let check = |session: &Session, input, facts| {
+            cut_at_window(session, &answer(input), facts, None, &policies, Timestamp(0)).is_some()
+        };
+        assert!(check(&session, 4_100, facts));
+        for input in [8_150, 7_000, 0, 40] {
+            assert!(!check(&session, input, facts), "{input}: all of it, or only what was not cached");
+        }
+        assert!(!check(&session, 4_100, ModelFacts { cuts_silently: false, ..facts }), "others say so");
+        assert!(!check(&session, 4_100, ModelFacts { context_window: None, ..facts }));
+        session.sent = Some(Sent { size: size(10_000), ..Sent::default() });
+        assert!(!check(&session, 4_100, facts), "less was sent");
+    }
 }

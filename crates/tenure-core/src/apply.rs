@@ -164,6 +164,12 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             Update::Resumed => session.is_paused = false,
             Update::Title(title) => session.title.clone_from(title),
             Update::Metadata(_) => {}
+            Update::Models(choice) => {
+                session.models.clone_from(choice);
+                // The failures and refusals so far are those of another model.
+                session.retry = Retry::default();
+                session.compaction = Compaction::default();
+            }
         },
         Body::UsageSnapshot { usage, estimated, .. } => {
             session.budget.told_tokens = usage.total().saturating_add(estimated.tokens);

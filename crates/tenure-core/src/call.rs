@@ -179,6 +179,22 @@ pub fn set_aside(session: &Session, reason: &str, now: Timestamp) -> Vec<Draft> 
     ]
 }
 
+/// The events of a step that is stopped on the way because the session's time is over; the wait for the
+/// limit follows. Calls that were not begun stay as they are.
+pub fn out_of_time(session: &Session) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    if let Position::Calling { span, .. } = session.position {
+        drafts.push(lost_span(session, span));
+    }
+    let started = session.calls.iter().filter(|call| call.state == CallState::Started);
+    drafts.extend(started.map(|call| {
+        let text =
+            "Stopped on the way: the time that this session has (wall_seconds) is over. It may have had effects.";
+        finished(call, Done::text(Outcome::Interrupted, text))
+    }));
+    drafts
+}
+
 /// Closes the span of a model call whose holder is gone; its preview is dropped.
 pub(crate) fn lost_span(session: &Session, span: EventId) -> Draft {
     // Nobody knows what it used: what was reserved for it is charged (hazard Z-46).

@@ -184,8 +184,6 @@ pub struct Report {
     pub sent_at: Timestamp,
     /// The probe that it was, if it was one.
     pub probe: Option<u64>,
-    /// Requests per 1,000 seconds that the provider says it takes.
-    pub allowed: Option<u64>,
 }
 
 /// What a probe led to.
@@ -287,9 +285,6 @@ impl Condition {
                 self.opened_at = now;
                 self.reopen(report, now);
             }
-        }
-        if let Some(allowed) = report.allowed {
-            self.flow.allow(allowed);
         }
     }
 

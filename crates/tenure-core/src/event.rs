@@ -3,7 +3,7 @@
 //! A row of the log is one event that clients see, one to one (design 7.1). What only we need, such
 //! as the provider's verbatim block, rides along in [`Origin`] and is not shown.
 
-use crate::agent::{Effect, Permission};
+use crate::agent::{Effect, ModelChoice, Permission};
 use crate::budget::{Estimate, Limits};
 use crate::call::CallKind;
 use crate::id::{CallbackId, ConditionId, EventId};
@@ -394,4 +394,6 @@ pub enum Update {
     Title(String),
     /// The client's notes, all of them as they are now. They are kept beside the head.
     Metadata(BTreeMap<String, String>),
+    /// The models that it uses instead of its agent's, from the next request on.
+    Models(ModelChoice),
 }

@@ -3,6 +3,7 @@
 //! The store keeps inputs in the session's inbox in the order of their commit. The holder of the
 //! lease takes them at step boundaries; interrupts jump the queue.
 
+use crate::agent::ModelChoice;
 use crate::answer::close_turn;
 use crate::apply::apply;
 use crate::budget::Limits;
@@ -58,6 +59,8 @@ pub enum InputBody {
     Title(String),
     /// The client's notes, all of them after a change.
     Metadata(BTreeMap<String, String>),
+    /// Other models than the agent's, from the next request on.
+    Models(ModelChoice),
 }
 
 impl InputBody {
@@ -75,7 +78,8 @@ impl InputBody {
             | Self::Archive
             | Self::Limits(_)
             | Self::Title(_)
-            | Self::Metadata(_) => None,
+            | Self::Metadata(_)
+            | Self::Models(_) => None,
         }
     }
 
@@ -213,6 +217,13 @@ impl Sketch {
             }
             InputBody::Metadata(notes) => {
                 self.push(own(Body::Updated { update: Update::Metadata(notes.clone()) }));
+            }
+            InputBody::Models(choice) => {
+                if self.session.models != *choice {
+                    self.push(own(Body::Updated { update: Update::Models(choice.clone()) }));
+                    // What one upstream refuses says nothing about the other.
+                    self.end_wait(Resolution::Cleared, WaitKind::ends_with_other_models);
+                }
             }
             InputBody::Cancel | InputBody::Archive => {}
         }

@@ -42,15 +42,15 @@ pub mod validate;
 
 pub use accept::{Accepted, MAX_INBOX, MAX_INBOX_ANSWERS, Refused, accept};
 pub use agent::{
-    Agent, AgentRef, CompactionMode, CompactionPolicy, CustomTool, Effect, Loop, Permission, Policies, Tool,
-    ToolConfig, UnknownOutcome,
+    Agent, AgentRef, CompactionMode, CompactionPolicy, CustomTool, Effect, Loop, ModelChoice, Permission, Policies,
+    Tool, ToolConfig, UnknownOutcome,
 };
 pub use answer::{Answer, AnswerBlock, AnswerStop, Attempt, BlockKind, ToolFacts, answered, cut_at_window, failed};
 pub use apply::{Invalid, apply};
 pub use budget::{Budget, Estimate, Limits, Price, Which, usage_due};
 pub use call::{
-    Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, MAX_LOSSES, finished, recover,
-    set_aside, wait_tool,
+    Call, CallKind, CallState, Done, MAX_IDENTICAL_CALLS, MAX_IDENTICAL_FAILURES, MAX_LOSSES, finished, out_of_time,
+    recover, set_aside, wait_tool,
 };
 pub use compact::{
     MAX_COMPACTIONS, Plan, Request, compaction, futile, plan, reserve_summary, summary_of, summary_prompt,

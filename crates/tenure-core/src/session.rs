@@ -1,6 +1,6 @@
 //! The head of a session: all that is needed to say what it does next, and never any text of it.
 
-use crate::agent::AgentRef;
+use crate::agent::{AgentRef, ModelChoice};
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::event::{End, Sent, Stop};
@@ -23,6 +23,8 @@ pub struct Session {
     pub tenant: TenantId,
     /// Which version of which agent works on it.
     pub agent: AgentRef,
+    /// Models that it uses instead of its agent's.
+    pub models: ModelChoice,
     /// The template of its sandbox.
     pub environment: EnvironmentId,
     /// For people.
@@ -206,6 +208,7 @@ impl Session {
             id,
             tenant,
             agent,
+            models: ModelChoice::default(),
             environment,
             title: String::new(),
             created_at,

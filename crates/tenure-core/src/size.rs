@@ -125,6 +125,8 @@ pub struct ModelFacts {
     pub context_window: Option<u64>,
     /// Most bytes of a request.
     pub max_request_bytes: u64,
+    /// Whether its server cuts what is too long at the front and answers the rest, without a word.
+    pub cuts_silently: bool,
 }
 
 /// What a session learnt about the sizes of its requests from the newest model that answered it.
@@ -244,7 +246,7 @@ pub(crate) fn limit_in_words(message: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const FACTS: ModelFacts = ModelFacts { context_window: None, max_request_bytes: 1_000 };
+    const FACTS: ModelFacts = ModelFacts { context_window: None, max_request_bytes: 1_000, cuts_silently: false };
 
     fn text(bytes: u64) -> Size {
         Size { text_bytes: bytes, ..Size::default() }

@@ -105,6 +105,18 @@ impl WaitKind {
         matches!(self, Self::Budget { which: Which::Failures | Which::IdenticalCalls })
     }
 
+    /// Whether it is about the model, so that it ends when another one is chosen.
+    pub fn ends_with_other_models(&self) -> bool {
+        matches!(
+            self,
+            Self::Backoff { .. }
+                | Self::Condition { .. }
+                | Self::Upstream { .. }
+                | Self::Stuck
+                | Self::Budget { which: Which::Price }
+        )
+    }
+
     /// Whether `resume` ends it.
     pub fn ends_with_resume(&self) -> bool {
         matches!(
@@ -129,4 +141,32 @@ pub enum Resolution {
     Due,
     /// Somebody ended it.
     Cleared,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_model_ends_the_waits_that_are_about_the_model_and_no_other() {
+        let class = Class::Config;
+        for kind in [
+            WaitKind::Backoff { class, attempt: 1 },
+            WaitKind::Condition { class, model: "p/m".into(), condition: None },
+            WaitKind::Upstream { class },
+            WaitKind::Stuck,
+            WaitKind::Budget { which: Which::Price },
+        ] {
+            assert!(kind.ends_with_other_models(), "{kind:?}");
+        }
+        for kind in [
+            WaitKind::Timer,
+            WaitKind::Action,
+            WaitKind::Callback { callback: CallbackId::from_bits(1) },
+            WaitKind::Budget { which: Which::Steps },
+            WaitKind::SetAside { reason: "r".into() },
+        ] {
+            assert!(!kind.ends_with_other_models(), "{kind:?}");
+        }
+    }
 }

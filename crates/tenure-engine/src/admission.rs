@@ -41,6 +41,8 @@ pub(crate) struct Chosen {
     pub(crate) instead_of: Option<InsteadOf>,
     /// The right to probe that the call uses.
     pub(crate) probe: Option<HeldProbe>,
+    /// The models among which it was chosen.
+    names: Vec<String>,
     /// When it was chosen: attempts from before a release say nothing about it.
     pub(crate) sent_at: Timestamp,
 }
@@ -137,20 +139,41 @@ impl Advance {
 
     /// The model to call, or `None` if the session waits now: for a condition, or for its inbox.
     pub(crate) async fn choose_model(&mut self) -> Result<Option<Chosen>, Stopped> {
+        let names = self.agent.models().into_iter().map(str::to_owned).collect();
+        self.choose_of(names, None).await
+    }
+
+    /// The model that writes a summary: the one that the policy names, or the one that was chosen for the
+    /// answer if that one cannot be called now. `None` if the session has to look at its inbox first.
+    ///
+    /// The choice for the answer may hold the right to probe, which must not be lost on the way: nobody
+    /// waits for the condition of a writer.
+    pub(crate) async fn choose_writer(&mut self, writer: &str) -> Result<Option<Chosen>, Stopped> {
+        let working = self.chosen.take();
+        let chosen = self.choose_of(vec![writer.to_owned()], working).await?;
+        Ok(chosen.map(|mut chosen| {
+            let working = self.agent.models().into_iter().map(str::to_owned);
+            chosen.names = std::iter::once(writer.to_owned()).chain(working).collect();
+            chosen
+        }))
+    }
+
+    async fn choose_of(&mut self, names: Vec<String>, otherwise: Option<Chosen>) -> Result<Option<Chosen>, Stopped> {
         let now = self.services.clock.now();
-        let names: Vec<String> =
-            std::iter::once(&self.agent.model).chain(&self.agent.fallback_models).cloned().collect();
         let (mut instead_of, mut blocked, mut cooling) = (None, None::<(Condition, String)>, Vec::new());
         for name in &names {
             let (resolved, upstream) = self.resolve(name);
-            if names.len() > 1 && self.services.upstreams.is_cooling(&upstream, now) {
+            if (names.len() > 1 || otherwise.is_some()) && self.services.upstreams.is_cooling(&upstream, now) {
                 let other = InsteadOf { model: upstream.1.clone(), class: Class::Transient };
                 cooling.push((resolved, upstream, instead_of.clone()));
                 instead_of.get_or_insert(other);
                 continue;
             }
             match self.pass(&upstream).await? {
-                Pass::Free(probe) => return self.chosen(resolved, upstream, instead_of, probe).await,
+                Pass::Free(probe) => {
+                    let chosen = Chosen { resolved, upstream, instead_of, probe, sent_at: now, names };
+                    return self.in_its_slot(chosen).await;
+                }
                 Pass::Blocked(condition) => {
                     let class = condition.class;
                     instead_of.get_or_insert(InsteadOf { model: upstream.1.clone(), class });
@@ -161,13 +184,16 @@ impl Advance {
                 }
             }
         }
+        if let Some(chosen) = otherwise {
+            return Ok(Some(Chosen { instead_of, ..chosen }));
+        }
         // Nothing better: one that failed lately.
         for (resolved, upstream, instead_of) in cooling {
             if let Pass::Free(probe) = self.pass(&upstream).await? {
-                return self.chosen(resolved, upstream, instead_of, probe).await;
+                let chosen = Chosen { resolved, upstream, instead_of, probe, sent_at: now, names };
+                return self.in_its_slot(chosen).await;
             }
         }
-        self.insists = false;
         self.leave_turn();
         if let Some((condition, model)) = blocked {
             let drafts = condition::met(self.journal.session(), &condition, &model, rand::random(), now);
@@ -176,25 +202,18 @@ impl Advance {
         Ok(None)
     }
 
-    async fn chosen(
-        &mut self,
-        resolved: Result<Resolved, ConfigProblem>,
-        upstream: Upstream,
-        instead_of: Option<InsteadOf>,
-        probe: Option<HeldProbe>,
-    ) -> Result<Option<Chosen>, Stopped> {
-        self.insists = false;
-        self.leave_turn();
-        let wait = self.services.upstreams.next_slot(&upstream, self.services.clock.now());
+    async fn in_its_slot(&mut self, chosen: Chosen) -> Result<Option<Chosen>, Stopped> {
+        let wait = self.services.upstreams.next_slot(&chosen.upstream, self.services.clock.now());
         if !wait.is_zero() && !self.wait_for_slot(wait).await? {
             return Ok(None);
         }
-        let sent_at = self.services.clock.now();
-        Ok(Some(Chosen { resolved, upstream, instead_of, probe, sent_at }))
+        Ok(Some(Chosen { sent_at: self.services.clock.now(), ..chosen }))
     }
 
-    /// Gives up a right to probe that the call does not need: it goes elsewhere, or nowhere.
-    fn leave_turn(&mut self) {
+    /// Gives up what a call does not need: the right to probe an upstream that it does not go to, and
+    /// the word of an operator to try now.
+    pub(crate) fn leave_turn(&mut self) {
+        self.insists = false;
         if let Some((condition, Admission::Probe(number))) = self.admitted.take() {
             settle(self.services.clone(), condition, number, Settlement::GivenUp);
         }
@@ -272,7 +291,7 @@ impl Advance {
     ) -> Result<Vec<Draft>, Stopped> {
         let now = self.services.clock.now();
         let condition = self.report(failure, chosen, now).await;
-        if may_fall_back(failure.class) && self.has_other(&chosen.upstream, now) {
+        if may_fall_back(failure.class) && self.has_other(chosen, now) {
             return Ok(condition::fall_back(drafts));
         }
         Ok(match condition {
@@ -294,7 +313,6 @@ impl Advance {
             random: rand::random(),
             sent_at: chosen.sent_at,
             probe: None,
-            allowed: None,
         };
         if let Some(probe) = chosen.probe.as_mut().filter(|probe| !probe.is_settled) {
             if disproves(probe.class, failure.class) {
@@ -340,12 +358,11 @@ impl Advance {
         Some(condition)
     }
 
-    /// Whether another model of the agent may be called now.
-    fn has_other(&self, failed: &Upstream, now: Timestamp) -> bool {
-        let names = std::iter::once(&self.agent.model).chain(&self.agent.fallback_models);
-        names.map(|name| self.resolve(name)).any(|(resolved, upstream)| {
+    /// Whether another model may be called now in place of the one that failed.
+    fn has_other(&self, failed: &Chosen, now: Timestamp) -> bool {
+        failed.names.iter().map(|name| self.resolve(name)).any(|(resolved, upstream)| {
             resolved.is_ok()
-                && upstream != *failed
+                && upstream != failed.upstream
                 && !self.services.upstreams.is_cooling(&upstream, now)
                 && self.services.upstreams.covering(&upstream.0, &upstream.1).is_empty()
         })
@@ -378,7 +395,6 @@ impl Advance {
                     random: rand::random(),
                     sent_at: now,
                     probe: None,
-                    allowed: None,
                 };
                 self.send(report).await;
             }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tenure_core::condition::Admission;
 use tenure_core::{
     Action, Agent, Body, ConditionId, Draft, End, Input, InputBody, MAX_LOSSES, Stop, cancelled, ended, intake, next,
-    recover, set_aside,
+    out_of_time, recover, set_aside,
 };
 use tenure_store::{Leased, Then};
 
@@ -35,7 +35,10 @@ const SHORT_WAIT_POLL: Duration = Duration::from_secs(1);
 pub(crate) struct Advance {
     pub(crate) services: Arc<Services>,
     pub(crate) held: Arc<HeldLease>,
+    /// The agent, with the models that were chosen for this session.
     pub(crate) agent: Arc<Agent>,
+    /// The agent as it is for all its sessions.
+    pinned: Arc<Agent>,
     pub(crate) journal: Journal,
     pub(crate) context: Context,
     /// What the store said when a session that waited was let go; used up by the next call.
@@ -56,7 +59,8 @@ impl Advance {
         let losses = leased.claims.saturating_sub(1);
         let journal = Journal::new(services.clone(), &held, leased.session, leased.inbox);
         let (admitted, chosen, insists) = (None, None, false);
-        Self { services, held, agent, journal, context, admitted, chosen, insists, losses, started: Instant::now() }
+        let (pinned, started) = (agent.clone(), Instant::now());
+        Self { services, held, agent, pinned, journal, context, admitted, chosen, insists, losses, started }
     }
 
     /// Works until the session parks, yields, ends or is lost.
@@ -76,6 +80,7 @@ impl Advance {
             if self.services.stopping.is_cancelled() && !self.journal.session().has_ended() {
                 return self.give_back().await;
             }
+            self.use_models();
             let now = self.services.clock.now();
             let is_done = match next(self.journal.session(), &self.agent.policies, now) {
                 Action::Record(drafts) => {
@@ -93,6 +98,14 @@ impl Advance {
                 self.services.contexts.keep(&session, self.context);
                 return Ok(());
             }
+        }
+    }
+
+    /// Takes over the models that the session uses from now on.
+    fn use_models(&mut self) {
+        let wanted = self.pinned.with_models(&self.journal.session().models);
+        if (&wanted.model, &wanted.fallback_models) != (&self.agent.model, &self.agent.fallback_models) {
+            self.agent = Arc::new(wanted);
         }
     }
 
@@ -207,13 +220,31 @@ impl Advance {
         Ok(())
     }
 
-    /// Resolves when a running effect must be given up: something urgent came, or the grace is over.
+    /// Resolves when a running effect must be given up: something urgent came, the grace is over, or the
+    /// time that the session has.
     ///
-    /// Whoever waits for it drops the effect then; the log says what became of it.
+    /// Whoever waits for it drops the effect then, and calls [`Advance::note_out_of_time`]; the log says
+    /// what became of it.
     pub(crate) async fn must_stop(&mut self) -> Result<(), Stopped> {
         loop {
+            let time_left = self.time_left();
+            let out_of_time = async {
+                match time_left {
+                    Some(left) => tokio::time::sleep(left).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                () = out_of_time => {
+                    // Somebody may have given it more meanwhile.
+                    self.journal.refresh().await?;
+                    if self.time_left().is_some_and(|left| left.is_zero()) {
+                        return Ok(());
+                    }
+                }
                 () = self.held.lost.cancelled() => return Err(Stopped::Lost),
+                // Another limit of time, perhaps: it binds at once.
+                () = self.held.input.notified(), if time_left.is_some() => self.journal.refresh().await?,
                 () = self.services.grace_over.cancelled() => return Err(Stopped::Draining),
                 () = self.held.urgent.notified() => {
                     self.journal.refresh().await?;
@@ -223,6 +254,23 @@ impl Advance {
                 }
             }
         }
+    }
+
+    /// How long until the session's limit of time is reached, if it has one.
+    fn time_left(&self) -> Option<Duration> {
+        let session = self.journal.session();
+        let limits = self.journal.queued_limits().unwrap_or(session.budget.limits);
+        limits.wall.map(|wall| self.services.clock.until(session.created_at.after(wall)))
+    }
+
+    /// Records what became of a step that was stopped because the session's time is over. An urgent
+    /// input says that by itself.
+    pub(crate) fn note_out_of_time(&mut self) -> Result<(), Stopped> {
+        if self.journal.has_urgent() || self.time_left().is_none_or(|left| !left.is_zero()) {
+            return Ok(());
+        }
+        let drafts = out_of_time(self.journal.session());
+        self.journal.push_all(drafts).map_err(Stopped::from)
     }
 
     /// Parks the session with a reason that people see, because it cannot be advanced here.

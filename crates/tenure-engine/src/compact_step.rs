@@ -5,6 +5,7 @@ use crate::context::seen;
 use crate::error::Stopped;
 use crate::model_step::{Received, Turn, request_of};
 use tenure_core::failure::{Class, Failure, plain};
+use tenure_core::pace::RateBucket;
 use tenure_core::{
     Answer, AnswerStop, Body, Draft, Estimate, Position, Prompt, Purpose, Sent, compaction, cut_at_window, futile,
     reserve_summary, summary_of, summary_prompt,
@@ -25,11 +26,18 @@ impl Advance {
         let Purpose::Summary { keep_from, room, before } = purpose else { return Ok(()) };
         let writer = match self.agent.policies.compaction.model.clone() {
             None => working,
-            Some(name) => match self.services.models.resolve(&name) {
-                Ok(writer) => writer,
-                Err(problem) => return self.cannot_call(turn.step, turn.attempt, &name, &problem).await,
-            },
+            Some(name) => {
+                // The call goes to another upstream, with conditions, circuit and pace of its own.
+                let Some(chosen) = self.choose_writer(&name).await? else { return Ok(()) };
+                let (resolved, model) = (chosen.resolved.clone(), chosen.model().to_owned());
+                self.chosen = Some(chosen);
+                match resolved {
+                    Ok(writer) => writer,
+                    Err(problem) => return self.cannot_call(turn.step, turn.attempt, &model, &problem).await,
+                }
+            }
         };
+        self.leave_turn();
         let base = Prompt {
             model: writer.full_name.clone(),
             model_name: writer.model_name.clone(),
@@ -44,11 +52,11 @@ impl Advance {
             Ok(sent) => sent,
             Err(drafts) => return self.journal.push_all(drafts).map_err(Stopped::from),
         };
-        let Some(answer) = self.ask(&writer, &ask, turn, sent).await? else { return Ok(()) };
+        let Some((answer, limits)) = self.ask(&writer, &ask, turn, sent).await? else { return Ok(()) };
         let policies = self.agent.policies.clone();
         let now = self.services.clock.now();
         let session = self.journal.session();
-        if let Some(drafts) = cut_at_window(session, &answer, writer.price.as_ref(), &policies, now) {
+        if let Some(drafts) = cut_at_window(session, &answer, writer.facts, writer.price.as_ref(), &policies, now) {
             return self.journal.push_all(drafts).map_err(Stopped::from);
         }
         let rows = seen(&mut self.context, &*self.services.store, &self.journal).await?;
@@ -57,7 +65,7 @@ impl Advance {
             return self.record_no_answer(why, &answer, &writer).await;
         };
         self.end_summary(&answer, &writer)?;
-        self.note_answer(&writer, &[], answer.usage.total()).await;
+        self.note_answer(&writer, &limits, answer.usage.total()).await;
         let rows = seen(&mut self.context, &*self.services.store, &self.journal).await?;
         let session = self.journal.session();
         match compaction(session, prompt, &rows, keep_from, summary, before) {
@@ -78,7 +86,7 @@ impl Advance {
         prompt: &Prompt,
         turn: Turn,
         sent: Sent,
-    ) -> Result<Option<Answer>, Stopped> {
+    ) -> Result<Option<(Answer, Vec<RateBucket>)>, Stopped> {
         if !self.begin_call(turn, &writer.full_name, sent).await? {
             return Ok(None);
         }
@@ -87,25 +95,33 @@ impl Advance {
         let services = self.services.clone();
         let at = (turn.step, turn.attempt);
         let mut observed = services.observer.attempt(self.held.trace, self.journal.session(), writer, prompt, at);
-        let mut received = Received::default();
+        let (mut received, mut limits) = (Received::default(), Vec::new());
+        let mut chosen = self.chosen.take();
         let result = {
             let mut on_event = |event: StreamEvent| {
                 observed.piece(&event);
                 received.note(&event);
+                match (event, &mut chosen) {
+                    (StreamEvent::BlockStart { .. }, Some(chosen)) => chosen.is_answering(),
+                    (StreamEvent::Limits(told), _) => limits = told,
+                    _ => {}
+                }
             };
             let mut call = writer.model.call(prompt, &context, &mut on_event);
             tokio::select! {
                 result = &mut call => result,
                 stop = self.must_stop() => {
                     stop?;
+                    self.note_out_of_time()?;
                     return Ok(None);
                 }
             }
         };
+        self.chosen = chosen;
         match result {
             Ok(answer) => {
                 observed.answered(&answer);
-                Ok(Some(answer))
+                Ok(Some((answer, limits)))
             }
             Err(failure) => {
                 observed.failed(&failure);

@@ -7,7 +7,7 @@ use crate::services::Services;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Draft, Event, EventId, Input, Invalid, Session, apply, usage_due};
+use tenure_core::{Draft, Event, EventId, Input, InputBody, Invalid, Limits, Session, apply, usage_due};
 use tenure_store::{Checkpoint, Kind, Lease, Then};
 use tenure_telemetry::SpanContext;
 
@@ -103,6 +103,14 @@ impl Journal {
     /// Whether something urgent waits.
     pub(crate) fn has_urgent(&self) -> bool {
         self.inbox.iter().any(|(_, input)| input.body.is_urgent())
+    }
+
+    /// The limits that wait to be taken, if somebody changed them.
+    pub(crate) fn queued_limits(&self) -> Option<Limits> {
+        self.inbox.iter().rev().find_map(|(_, input)| match input.body {
+            InputBody::Limits(limits) => Some(limits),
+            _ => None,
+        })
     }
 
     /// Whether anything waits.

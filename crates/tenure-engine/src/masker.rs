@@ -1,7 +1,7 @@
 //! Masks secrets that tenure holds in everything that goes into a log (promise P18).
 
 use tenure_core::redact::Masker;
-use tenure_core::{Block, Body, Compacted, Decision, Json, Origin, Summary, Update};
+use tenure_core::{Block, Body, Compacted, Decision, Json, ModelChoice, Origin, Summary, Update};
 
 /// Masks the texts of events.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +93,14 @@ impl EventMasker {
             }
             Body::CallbackReceived { callback, body } => Body::CallbackReceived { callback, body: self.text(body) },
             Body::Updated { update: Update::Title(title) } => Body::Updated { update: Update::Title(self.text(title)) },
+            Body::Updated { update: Update::Models(choice) } => {
+                let names = |names: Vec<String>| names.into_iter().map(|name| self.text(name)).collect();
+                let choice = ModelChoice {
+                    model: choice.model.map(|name| self.text(name)),
+                    fallback_models: choice.fallback_models.map(names),
+                };
+                Body::Updated { update: Update::Models(choice) }
+            }
             Body::Updated { update: Update::Metadata(notes) } => {
                 let notes = notes.into_iter().map(|(key, note)| (self.text(key), self.text(note))).collect();
                 Body::Updated { update: Update::Metadata(notes) }

@@ -28,6 +28,7 @@ impl Advance {
         };
         // Whatever it was not needed for is given up with it.
         self.chosen = None;
+        self.leave_turn();
         done
     }
 
@@ -40,6 +41,7 @@ impl Advance {
                 self.summarise(resolved, &prompt, Turn { step, attempt }, purpose).await
             }
             Plan::Send(sent) => {
+                self.leave_turn();
                 if self.begin_call(Turn { step, attempt }, &resolved.full_name, sent).await? {
                     self.call(&resolved, &prompt, step, attempt).await
                 } else {
@@ -114,8 +116,8 @@ impl Advance {
         services.previews.finish(id);
         self.chosen = chosen;
         match result {
-            // Interrupted: the connection is closed, and the intake of the interrupt closes the span.
-            None => Ok(()),
+            // Stopped: the connection is closed, and the intake of the interrupt closes the span.
+            None => self.note_out_of_time(),
             Some(Err(failure)) => {
                 observed.failed(&failure);
                 self.record_failure(&failure, &received.attempt(resolved)).await
@@ -145,8 +147,8 @@ impl Advance {
 
     async fn record_answer(&mut self, answer: Answer, resolved: &Resolved) -> Result<(), Stopped> {
         let price: Option<&Price> = resolved.price.as_ref();
-        let now = self.services.clock.now();
-        if let Some(drafts) = cut_at_window(self.journal.session(), &answer, price, &self.agent.policies, now) {
+        let (session, now) = (self.journal.session(), self.services.clock.now());
+        if let Some(drafts) = cut_at_window(session, &answer, resolved.facts, price, &self.agent.policies, now) {
             return self.journal.push_all(drafts).map_err(Stopped::from);
         }
         if answer.is_empty() && answer.stop != AnswerStop::Refusal {

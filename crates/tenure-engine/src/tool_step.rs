@@ -67,7 +67,7 @@ impl Advance {
                     // What the calls gave is dropped: the intake of the interrupt gives them their results.
                     cancel.cancel();
                     let _ = tokio::time::timeout(KILL_TIME, running.by_ref().for_each(|_| std::future::ready(()))).await;
-                    return Ok(());
+                    return self.note_out_of_time();
                 }
             };
             let Some((call, ran)) = finished_call else { return Ok(()) };

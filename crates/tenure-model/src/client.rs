@@ -6,7 +6,7 @@
 use crate::config::{ProviderConfig, Timeouts};
 use crate::decoder::Decoder;
 use crate::dialect::{self, HttpRequest};
-use crate::model::{CallContext, Model, StreamEvent, check_history};
+use crate::model::{CallContext, Model, StreamEvent, Written, check_history};
 use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
@@ -102,7 +102,7 @@ impl HttpModel {
         let config = &self.provider.config;
         let base_url = config.base_url().unwrap_or_default();
         let (Some(request), Some(decoder)) = (
-            dialect::request(config.dialect, base_url, prompt, &config.extra_body),
+            dialect::request(config.dialect, base_url, prompt, &config.extra_body(&prompt.model_name)),
             dialect::decoder(config.dialect, &self.full_name),
         ) else {
             return Err(plain(Class::Config, format!("the dialect {} is not spoken over HTTP", config.dialect)));
@@ -162,6 +162,13 @@ impl Model for HttpModel {
         timeout(total, self.attempt(prompt, on_event))
             .await
             .unwrap_or_else(|_| Err(slow("total_timeout", "no whole answer", total)))
+    }
+
+    fn written(&self, prompt: &Prompt) -> Option<Written> {
+        let config = &self.provider.config;
+        let base_url = config.base_url().unwrap_or_default();
+        let request = dialect::request(config.dialect, base_url, prompt, &config.extra_body(&prompt.model_name))?;
+        Some(Written { dialect: config.dialect.to_string(), body: request.body })
     }
 }
 

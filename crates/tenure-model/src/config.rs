@@ -1,11 +1,20 @@
 //! Providers as the configuration describes them (`[providers.NAME]`).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use tenure_core::{ModelFacts, Price};
+
+/// Context that Ollama is asked for where nothing is configured: its own default holds hardly more than
+/// instructions and tools.
+const OLLAMA_CONTEXT_WINDOW: u64 = 32_768;
+
+/// Ollama's name for the context that a request uses.
+const NUM_CTX: &str = "num_ctx";
 
 /// Which tongue a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -90,7 +99,9 @@ impl DialectName {
         match self {
             Self::Anthropic => Some(200_000),
             Self::Gemini => Some(1_000_000),
-            Self::OpenAi | Self::Responses | Self::Ollama | Self::Script => None,
+            // Not what its server would take by itself, but what it is asked to take.
+            Self::Ollama => Some(OLLAMA_CONTEXT_WINDOW),
+            Self::OpenAi | Self::Responses | Self::Script => None,
         }
     }
 }
@@ -145,7 +156,7 @@ pub struct ProviderConfig {
     pub models: Vec<String>,
     /// Fields added to every request body, such as the settings of reasoning.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
-    pub extra_body: serde_json::Map<String, serde_json::Value>,
+    pub extra_body: Map<String, Value>,
     /// Proxy for the calls; the one of the system is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
@@ -181,7 +192,7 @@ impl ProviderConfig {
             context_windows: BTreeMap::new(),
             max_request_bytes: None,
             models: Vec::new(),
-            extra_body: serde_json::Map::new(),
+            extra_body: Map::new(),
             proxy: None,
             scenarios: None,
         }
@@ -212,11 +223,34 @@ impl ProviderConfig {
 
     /// How much a model takes.
     pub fn facts(&self, model_name: &str) -> ModelFacts {
-        let configured = self.context_windows.get(model_name).copied().or(self.context_window);
         ModelFacts {
-            context_window: configured.or(self.dialect.default_context_window()),
+            context_window: self.context_window(model_name),
+            cuts_silently: self.dialect == DialectName::Ollama,
             max_request_bytes: self.max_request_bytes.unwrap_or(DEFAULT_MAX_REQUEST_BYTES),
         }
+    }
+
+    /// Tokens of input and output together that a model takes, if anything says so.
+    fn context_window(&self, model_name: &str) -> Option<u64> {
+        let asked = self.extra_body.get("options").and_then(|options| options.get(NUM_CTX)).and_then(Value::as_u64);
+        let asked = asked.filter(|_| self.dialect == DialectName::Ollama);
+        let configured = self.context_windows.get(model_name).copied().or(self.context_window);
+        asked.or(configured).or(self.dialect.default_context_window())
+    }
+
+    /// The fields that every request for a model carries besides ours.
+    ///
+    /// Ollama cuts what is longer than its window without a word, and its own window is small: it is
+    /// always told which one to use, the same that requests are planned by.
+    pub(crate) fn extra_body(&self, model_name: &str) -> Cow<'_, Map<String, Value>> {
+        let window = self.context_window(model_name).filter(|_| self.dialect == DialectName::Ollama);
+        let Some(window) = window else { return Cow::Borrowed(&self.extra_body) };
+        let mut extra = self.extra_body.clone();
+        let options = extra.entry("options").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(options) = options.as_object_mut() {
+            options.entry(NUM_CTX).or_insert_with(|| Value::from(window));
+        }
+        Cow::Owned(extra)
     }
 
     /// The price of a model; a script costs nothing.

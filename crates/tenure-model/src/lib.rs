@@ -35,6 +35,6 @@ pub mod script;
 pub use config::{DialectName, PriceConfig, ProviderConfig, Timeouts, TimeoutsConfig};
 pub use decoder::{Decoder, MAX_ANSWER_BLOCKS, MAX_ANSWER_BYTES};
 pub use dialect::{HttpRequest, decoder, request};
-pub use model::{BlockPreview, CallContext, ConfigProblem, Model, Models, Resolved, StreamEvent};
+pub use model::{BlockPreview, CallContext, ConfigProblem, Model, Models, Resolved, StreamEvent, Written};
 pub use providers::{DEFAULT_MAX_OUTPUT_TOKENS, Providers};
 pub use sse::{MAX_EVENT_BYTES, SseEvent, SseReader, TooLarge};

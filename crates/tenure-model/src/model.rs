@@ -36,6 +36,20 @@ pub trait Model: fmt::Debug + Send + Sync {
     fn count(&self, _prompt: &Prompt) -> Option<u64> {
         None
     }
+
+    /// The request that a prompt becomes, without key and headers; nothing is sent.
+    fn written(&self, _prompt: &Prompt) -> Option<Written> {
+        None
+    }
+}
+
+/// A request as it goes over the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The dialect of its provider.
+    pub dialect: String,
+    /// Strict JSON.
+    pub body: Vec<u8>,
 }
 
 /// A model with what the engine needs besides.

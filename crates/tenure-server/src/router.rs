@@ -3,8 +3,8 @@
 use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
-    agents, approvals, callbacks, conditions, control, environments, events, explain, feed, files, fleet, health,
-    metrics, nodes, outputs, sessions, stream, timeline,
+    agents, approvals, callbacks, conditions, context, control, environments, events, explain, feed, files, fleet,
+    health, metrics, nodes, outputs, sessions, stream, timeline,
 };
 use crate::state::ServerState;
 use crate::workbench;
@@ -63,6 +63,7 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/archive", post(sessions::archive)),
         ("/v1/sessions/{session_id}/events", get(events::list).post(events::send)),
         ("/v1/sessions/{session_id}/events/stream", get(stream::get)),
+        ("/v1/sessions/{session_id}/context", get(context::get)),
         ("/v1/sessions/{session_id}/explain", get(explain::get)),
         ("/v1/sessions/{session_id}/timeline", get(timeline::get)),
         ("/v1/sessions/{session_id}/pause", post(control::pause)),

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod approvals;
 pub(crate) mod callbacks;
 pub(crate) mod conditions;
+pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod environments;
 pub(crate) mod events;
@@ -113,10 +114,11 @@ pub(crate) async fn show_with_inbox(
     Ok(show(&view, agent))
 }
 
-fn take_ahead(view: &mut SessionView, input: &InputBody, at: Timestamp) {
+pub(crate) fn take_ahead(view: &mut SessionView, input: &InputBody, at: Timestamp) {
     match input {
         InputBody::Title(title) => view.session.title.clone_from(title),
         InputBody::Limits(limits) => view.session.budget.limits = *limits,
+        InputBody::Models(choice) => view.session.models.clone_from(choice),
         InputBody::Pause => view.session.is_paused = true,
         InputBody::Resume => view.session.is_paused = false,
         InputBody::Archive => view.archived_at = view.archived_at.or(Some(at)),

@@ -10,10 +10,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tenure_api::callback;
 use tenure_api::event::WireEvent;
-use tenure_core::{Block, Body, Event, SessionId};
+use tenure_core::{Agent, Block, Body, Event, Session, SessionId};
 use tenure_store::Store;
 use tenure_telemetry::Telemetry;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+/// Most reads at a time that fold a log from its beginning (hazard Z-45); others wait for their turn.
+const MAX_DEEP_READS: usize = 2;
 
 /// What a model's name means to this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,27 @@ pub trait ModelCheck: Send + Sync + 'static {
     /// # Errors
     /// Why there is none, in words for the caller.
     fn check(&self, model: &str) -> Result<KnownModel, String>;
+}
+
+/// A request that a model was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenRequest {
+    /// The dialect that it is written in.
+    pub dialect: String,
+    /// Strict JSON.
+    pub body: Vec<u8>,
+    /// Whether it is as large as what was recorded before it was sent.
+    pub is_exact: bool,
+}
+
+/// Builds requests of model calls again; the composition root knows who made them.
+pub trait SeenRequests: Send + Sync + 'static {
+    /// The request of the call that `start` began. `session` is the head right before it, and `rows`
+    /// are those that the model saw.
+    ///
+    /// # Errors
+    /// Why it cannot be built any more, in words for people.
+    fn seen(&self, agent: &Agent, session: &Session, rows: &[Event], start: &Event) -> Result<SeenRequest, String>;
 }
 
 /// Makes the bits of new ids.
@@ -79,6 +104,8 @@ pub struct Config {
     pub outputs: FolderOf,
     /// Judges names of models.
     pub models: Arc<dyn ModelCheck>,
+    /// Builds requests of model calls again.
+    pub requests: Arc<dyn SeenRequests>,
     /// Makes ids.
     pub ids: Arc<dyn Ids>,
     /// Takes known secrets out of a text before it is stored (promise P18).
@@ -96,6 +123,8 @@ pub struct ServerState {
     pub(crate) callbacks: Rate,
     pub(crate) meters: Meters,
     pub(crate) logins: Logins,
+    /// Turns for reads that fold a log from its beginning.
+    pub(crate) deep_reads: Semaphore,
 }
 
 impl ServerState {
@@ -104,7 +133,8 @@ impl ServerState {
         let meters = Meters::new(&config.telemetry.registry);
         let hub = PreviewHub::counting(meters.previews_dropped.clone());
         let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
-        Arc::new(Self { config, previews, callbacks: Rate::default(), meters, logins: Logins::default() })
+        let deep_reads = Semaphore::new(MAX_DEEP_READS);
+        Arc::new(Self { config, previews, callbacks: Rate::default(), meters, logins: Logins::default(), deep_reads })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -3,6 +3,7 @@
 mod allocations;
 mod commits;
 mod decoders;
+mod fanout;
 mod outage;
 mod previews;
 mod sandbox;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub(crate) const NAMES: [&str; 7] = ["commits", "steps", "previews", "sandbox", "start", "decoders", "outage"];
+pub(crate) const NAMES: [&str; 8] =
+    ["commits", "steps", "previews", "fanout", "sandbox", "start", "decoders", "outage"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
@@ -86,6 +88,7 @@ pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Res
         "commits" => commits::run(&folder).await,
         "decoders" => decoders::run(),
         "steps" => steps::run(&folder).await,
+        "fanout" => fanout::run(&folder).await,
         "previews" => previews::run(&folder).await,
         "sandbox" => sandbox::run(&folder).await,
         "start" => start::run(&folder).await,

@@ -102,6 +102,8 @@ pub(crate) enum Command {
     Cancel(commands::control::Control),
     /// Change the limits of a session.
     Budget(commands::budget::Budget),
+    /// Let a session use another model from its next request on.
+    Model(commands::model::Model),
     /// List files of a session.
     Ls(commands::ls::Ls),
     /// Print a file of a session.
@@ -170,6 +172,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Resume(command) => command.run(common, commands::control::Action::Resume).await,
         Command::Cancel(command) => command.run(common, commands::control::Action::Cancel).await,
         Command::Budget(command) => command.run(common).await,
+        Command::Model(command) => command.run(common).await,
         Command::Ls(command) => command.run(common).await,
         Command::Cat(command) => command.run(common).await,
         Command::Cp(command) => command.run(common).await,

@@ -18,6 +18,7 @@ pub(crate) mod doctor;
 pub(crate) mod environments;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod model;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod send;

@@ -13,12 +13,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::scope::Scope;
-use tenure_core::TenantId;
 use tenure_core::redact::Masker;
-use tenure_engine::{Ended, EventMasker, Folders, Sandboxes, Worker};
+use tenure_core::{Agent, Event, Session, TenantId};
+use tenure_engine::{Ended, EventMasker, Folders, Rebuilt, Requests, Sandboxes, Worker};
 use tenure_model::{Models, Providers};
 use tenure_sandbox::{Driver, Landlock, Launcher, Namespace, ProcessDriver};
-use tenure_server::{Caller, Keys, KnownModel, ModelCheck, ServerState, TimeIds};
+use tenure_server::{Caller, Keys, KnownModel, ModelCheck, SeenRequest, SeenRequests, ServerState, TimeIds};
 use tenure_store::Store;
 use tenure_store_postgres::Postgres;
 use tenure_store_sqlite::Sqlite;
@@ -59,6 +59,7 @@ pub(crate) async fn run_server(
     let models = Arc::new(providers(config)?);
     let masker = Masker::new(secrets(config)?.iter().map(String::as_str));
     let (workspaces, outputs) = (folders(config), folders(config));
+    let link_url = public_url.trim().trim_end_matches('/').to_owned();
     let state = ServerState::new(tenure_server::Config {
         store: store.clone(),
         keys: keys(config)?,
@@ -70,6 +71,7 @@ pub(crate) async fn run_server(
         callback_secret: None,
         workspace: Box::new(move |session| workspaces.workspace(session)),
         outputs: Box::new(move |session| outputs.state(session)),
+        requests: Arc::new(SeenByModels(Requests::new(models.clone(), link_url, installation_key(config)?))),
         models: Arc::new(KnownModels(models)),
         ids: Arc::new(TimeIds),
         mask: Arc::new(move |text| masker.mask(text).into_owned()),
@@ -219,6 +221,15 @@ impl ModelCheck for KnownModels {
     fn check(&self, model: &str) -> Result<KnownModel, String> {
         let resolved = self.0.resolve(model).map_err(|problem| problem.to_string())?;
         Ok(KnownModel { name: resolved.full_name, has_price: resolved.price.is_some() })
+    }
+}
+
+struct SeenByModels(Requests);
+
+impl SeenRequests for SeenByModels {
+    fn seen(&self, agent: &Agent, session: &Session, rows: &[Event], start: &Event) -> Result<SeenRequest, String> {
+        let Rebuilt { written, is_exact } = self.0.rebuild(agent, session, rows, start)?;
+        Ok(SeenRequest { dialect: written.dialect, body: written.body, is_exact })
     }
 }
 

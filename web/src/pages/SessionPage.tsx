@@ -17,12 +17,15 @@ import { Conversation } from "../session/Conversation";
 import { entriesOf } from "../session/entries";
 import { SessionModel } from "../session/model";
 import { Commands } from "../session/Commands";
+import { Context } from "../session/Context";
 import { Details } from "../session/Details";
 import { Files } from "../session/Files";
 import { Timeline } from "../session/Timeline";
 
 const ENDED = new Set(["done", "failed", "cancelled"]);
-const SIDES = [["commands", "Commands"], ["files", "Files"], ["details", "Details"]] as const;
+const SIDES = [["commands", "Commands"], ["files", "Files"], ["context", "What the model saw"], ["details", "Details"]] as const;
+/** The same on a phone, where words are short. */
+const SHORT: Record<string, string> = { context: "Context" };
 
 export function SessionPage({ id }: { id: string }) {
   const { query } = useAddress();
@@ -153,6 +156,7 @@ export function SessionPage({ id }: { id: string }) {
           <div className="side-body" role="tabpanel" id="side-panel" aria-labelledby={`tab-${side}`} tabIndex={0}>
             {side === "commands" && <Commands id={id} entries={entries} hasOlder={state.hasOlder} />}
             {side === "files" && <Files id={id} model={model} />}
+            {side === "context" && <Context id={id} lastSeq={state.lastSeq} />}
             {side === "details" && session && <Details session={session} />}
           </div>
         </section>
@@ -161,7 +165,7 @@ export function SessionPage({ id }: { id: string }) {
       <nav className="phone-bar" aria-label="Panels">
         {[["chat", "Chat"], ...SIDES, ["timeline", "Timeline"]].map(([name, word]) => (
           <button key={name} type="button" aria-pressed={panel === name} onClick={() => setQuery({ panel: name! })}>
-            {word}
+            {SHORT[name!] ?? word}
           </button>
         ))}
       </nav>

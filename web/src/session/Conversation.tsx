@@ -193,7 +193,14 @@ function Cost({ step }: { step: Step | null }) {
 function Permalink({ entry, sessionId }: { entry: Entry; sessionId: string }) {
   if (entry.seq === null) return null;
   const link = `${location.origin}/sessions/${sessionId}?sel=${entry.id}&at=${entry.seq}`;
-  return <span className="entry-tools"><Copy value={link} what="link to this step" /></span>;
+  return (
+    <span className="entry-tools row tight">
+      {(entry.kind === "call" || (entry.kind === "message" && entry.who === "agent")) && (
+        <Button className="button quiet small" onPress={() => setQuery({ panel: "context", at: String(entry.seq), sel: entry.id }, "push")}>What the model saw</Button>
+      )}
+      <Copy value={link} what="link to this step" />
+    </span>
+  );
 }
 
 export function briefOf(call: Call): string {

@@ -7,7 +7,8 @@ use crate::limits::LimitsChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Agent, AgentId, CompactionMode, CompactionPolicy, Limits, Loop, Policies, TenantId, Timestamp, Tool, UnknownOutcome,
+    Agent, AgentId, CompactionMode, CompactionPolicy, Limits, Loop, ModelChoice, Policies, TenantId, Timestamp, Tool,
+    UnknownOutcome,
 };
 
 /// Longest name, in characters.
@@ -189,6 +190,55 @@ fn read_model(value: &Value, path: &str) -> Result<String, Problem> {
         return Err(Problem::invalid(path, "must not be empty"));
     }
     Ok(id)
+}
+
+/// Changes of the models of one session; a field that is left out stays, null takes the agent's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelsChange {
+    model: Option<Option<String>>,
+    fallback_models: Option<Option<Vec<String>>>,
+}
+
+impl ModelsChange {
+    /// Reads the fields of a session's `agent`.
+    ///
+    /// # Errors
+    /// When a name is wrong, or something else of the agent is to be changed.
+    pub fn read(agent: &Fields<'_>) -> Result<Self, Problem> {
+        for name in ["tools", "mcp_servers", "system", "limits", "policies"] {
+            agent.refuse(name, "only model and fallback_models of a session's agent can be changed yet")?;
+        }
+        let model = match agent.change("model") {
+            None => None,
+            Some(None) => Some(None),
+            Some(Some(value)) => Some(Some(read_model(value, &agent.path("model"))?)),
+        };
+        let fallback_models = match agent.change("fallback_models") {
+            None => None,
+            Some(None) => Some(None),
+            Some(Some(_)) => Some(Some(read_models(agent)?)),
+        };
+        Ok(Self { model, fallback_models })
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The choice after the change.
+    pub fn apply(&self, choice: &ModelChoice) -> ModelChoice {
+        ModelChoice {
+            model: self.model.clone().unwrap_or_else(|| choice.model.clone()),
+            fallback_models: self.fallback_models.clone().unwrap_or_else(|| choice.fallback_models.clone()),
+        }
+    }
+
+    /// The names that were written.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let fallback_models = self.fallback_models.iter().flatten().flatten();
+        self.model.iter().flatten().chain(fallback_models).map(String::as_str)
+    }
 }
 
 fn read_models(fields: &Fields<'_>) -> Result<Vec<String>, Problem> {

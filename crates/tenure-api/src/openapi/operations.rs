@@ -271,6 +271,14 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     operation(
         "get",
+        "/v1/sessions/{session_id}/context",
+        "getContext",
+        "Gives the request of the model call that began at seq or last before it, built again from the log.",
+        Reply::One("SeenContext"),
+    )
+    .query(&["seq"]),
+    operation(
+        "get",
         "/v1/sessions/{session_id}/timeline",
         "getTimeline",
         "Lists turns, model calls, tool calls, waits and leases in the order of their begin, very many of them in bins.",

@@ -80,13 +80,6 @@ impl Flow {
         self.cut_at.unwrap_or(Timestamp(i64::MIN))
     }
 
-    /// Takes the provider's own word for what it takes, with a margin.
-    pub fn allow(&mut self, rate: u64) {
-        let rate = (rate / 20 * 19).clamp(MIN_RATE, MAX_RATE);
-        self.ceiling = Some(self.ceiling.map_or(rate, |ceiling| ceiling.min(rate)));
-        self.rate = self.rate.min(rate);
-    }
-
     /// Slows down and pauses. Refusals of attempts that left before the last cut are the same news.
     pub(super) fn refused(&mut self, report: &Report, now: Timestamp) {
         self.count(now);

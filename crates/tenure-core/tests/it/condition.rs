@@ -26,7 +26,6 @@ fn report(class: Class, sent_at: Timestamp) -> Report {
         random: u64::MAX,
         sent_at,
         probe: None,
-        allowed: None,
     }
 }
 

@@ -21,7 +21,7 @@ struct Provider<'a> {
     reply: &'a mut dyn FnMut(&Prompt, Purpose) -> Reply,
 }
 
-const FACTS: ModelFacts = ModelFacts { context_window: None, max_request_bytes: 1_000_000 };
+const FACTS: ModelFacts = ModelFacts { context_window: None, max_request_bytes: 1_000_000, cuts_silently: false };
 
 impl<'a> Provider<'a> {
     fn new(facts: ModelFacts, reply: &'a mut dyn FnMut(&Prompt, Purpose) -> Reply) -> Self {

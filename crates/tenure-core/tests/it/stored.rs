@@ -36,6 +36,10 @@ fn origin() -> Origin {
     }
 }
 
+fn chosen_models() -> ModelChoice {
+    ModelChoice { model: Some("b/n".into()), fallback_models: Some(vec!["c/o".into()]) }
+}
+
 fn waits() -> Vec<Wait> {
     let kinds = [
         WaitKind::Timer,
@@ -122,6 +126,8 @@ fn bodies() -> Vec<Body> {
         Body::Updated { update: Update::Paused },
         Body::Updated { update: Update::Resumed },
         Body::Updated { update: Update::Title("t".into()) },
+        Body::Updated { update: Update::Models(chosen_models()) },
+        Body::Updated { update: Update::Models(ModelChoice::default()) },
         Body::Updated { update: Update::Metadata([("k".to_owned(), "v".to_owned())].into()) },
         Body::UsageSnapshot {
             usage,
@@ -242,6 +248,7 @@ fn inputs() -> Vec<Input> {
         InputBody::Archive,
         InputBody::Limits(Limits::NONE),
         InputBody::Title("t".into()),
+        InputBody::Models(chosen_models()),
         InputBody::Metadata([("k".to_owned(), "v".to_owned())].into()),
     ];
     bodies.into_iter().map(|body| Input { id: id(5), at: Timestamp(11), body }).collect()
@@ -320,7 +327,8 @@ fn sessions() -> Vec<Session> {
         compaction: Compaction { due: Some(TooLarge::Bytes), tries: 1, futile_tokens: 77 },
         ..fresh.clone()
     });
-    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh });
+    sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh.clone() });
+    sessions.push(Session { models: chosen_models(), ..fresh });
     sessions
 }
 

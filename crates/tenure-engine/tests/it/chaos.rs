@@ -65,7 +65,7 @@ impl Models for Hour {
             model_name: name.to_owned(),
             price: Some(Price { input: 0, output: 0, cache_read: 0, cache_write: 0 }),
             max_output_tokens: 100,
-            facts: ModelFacts { context_window: None, max_request_bytes: 32 * 1024 * 1024 },
+            facts: ModelFacts { context_window: None, max_request_bytes: 32 * 1024 * 1024, cuts_silently: false },
         })
     }
 }

@@ -49,7 +49,7 @@ impl Models for Upstream {
             model_name: model_name.to_owned(),
             price: Some(Price { input: 0, output: 0, cache_read: 0, cache_write: 0 }),
             max_output_tokens: 100,
-            facts: ModelFacts { context_window: None, max_request_bytes: 32 * 1024 * 1024 },
+            facts: ModelFacts { context_window: None, max_request_bytes: 32 * 1024 * 1024, cuts_silently: false },
         })
     }
 }
@@ -205,6 +205,104 @@ async fn o_005_an_empty_account_is_not_asked_again_until_somebody_says_so() {
     run.house.store.clear_condition(condition.id).await.unwrap();
     run.house.until(session, Phase::Idle).await;
     assert_eq!(run.upstream.calls_of("p/m"), 3);
+    run.end().await;
+}
+
+/// The second turn of a session is too long, so that a summary is asked for first.
+async fn summarised_by(writer: &str) -> Run {
+    let mut run = Run::new(&["p/m"]).await;
+    let compaction = CompactionPolicy {
+        trigger_tokens: Some(1_000),
+        keep_tokens: Some(50),
+        model: Some(writer.to_owned()),
+        ..CompactionPolicy::default()
+    };
+    run.house.change_agent(|agent| agent.policies.compaction = compaction).await;
+    run
+}
+
+/// A session after its first turn, which was long.
+async fn after_a_long_turn(run: &mut Run) -> SessionId {
+    let session = run.house.session().await;
+    run.house.say(session, &"x".repeat(8_000)).await;
+    run.house.until(session, Phase::Idle).await;
+    session
+}
+
+/// What is asked in the next turn, whose answer needs a summary.
+async fn attempts_of_the_next_turn(run: &mut Run, session: SessionId) -> Vec<(String, Option<InsteadOf>)> {
+    run.house.say(session, "again").await;
+    let log = run.house.until_log(session, |log| said(log).len() == 2).await;
+    check(&log);
+    assert!(log.iter().any(|event| matches!(event.body, Body::ContextCompacted { .. })));
+    attempts(&log).split_off(1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_goes_through_the_conditions_of_the_model_that_writes_it() {
+    let mut run = summarised_by("s/sum").await;
+    run.upstream.says("s/sum", Some(refusal(Class::Credential, 401)));
+    let (session, other) = (after_a_long_turn(&mut run).await, after_a_long_turn(&mut run).await);
+    let instead_of = Some(InsteadOf { model: "s/sum".into(), class: Class::Credential });
+    assert_eq!(
+        attempts_of_the_next_turn(&mut run, session).await,
+        [("s/sum".into(), None), ("p/m".into(), instead_of.clone()), ("p/m".into(), None)],
+        "refused once; the working model writes the summary, and then answers"
+    );
+    let condition = run.until_condition(|view| view.condition.stage == Stage::Open).await;
+    assert_eq!(condition.key.credential, "s", "of the writer's key, not of the one that works");
+    // Nobody else asks it.
+    let asked = attempts_of_the_next_turn(&mut run, other).await;
+    assert_eq!(asked, [("p/m".into(), instead_of), ("p/m".into(), None)]);
+    assert_eq!(run.upstream.calls_of("s/sum"), 1);
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_waits_with_all_others_if_every_model_that_could_write_it_is_refused() {
+    let mut run = summarised_by("s/sum").await;
+    let session = after_a_long_turn(&mut run).await;
+    run.upstream.says("s/sum", Some(refusal(Class::Quota, 429)));
+    run.upstream.says("p/m", Some(refusal(Class::Quota, 429)));
+    run.house.say(session, "again").await;
+    run.house.until(session, Phase::BackingOff).await;
+    assert_eq!((run.upstream.calls_of("s/sum"), run.upstream.calls_of("p/m")), (1, 2), "each is asked once");
+    // The summary is the probe of the working model; the writer is refused still.
+    run.upstream.says("p/m", None);
+    let conditions = run.house.store.conditions(None).await.unwrap();
+    let working = conditions.iter().find(|view| view.condition.key.credential == "p").unwrap();
+    assert_eq!(working.waiting, 1);
+    run.house.store.hasten_condition(working.condition.id).await.unwrap();
+    let log = run.house.until_log(session, |log| said(log).len() == 2).await;
+    assert!(log.iter().any(|event| matches!(event.body, Body::ContextCompacted { .. })));
+    assert_eq!(run.upstream.calls_of("s/sum"), 1);
+    check(&log);
+    run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_021_a_user_leaves_a_model_that_nobody_serves_and_comes_back_to_it() {
+    let mut run = Run::new(&["p/old"]).await;
+    run.upstream.says("p/old", Some(refusal(Class::Config, 404)));
+    let session = run.ask().await;
+    run.until_condition(|view| view.waiting == 1).await;
+    let choice = ModelChoice { model: Some("q/new".into()), fallback_models: None };
+    run.house.send(session, InputBody::Models(choice.clone())).await;
+    let view = run.house.until(session, Phase::Idle).await;
+    assert_eq!(view.session.models, choice);
+    // The next turn and the next worker know it too.
+    run.house.say(session, "again").await;
+    run.house.until_log(session, |log| said(log).len() == 2).await;
+    run.upstream.says("p/old", None);
+    let condition = run.house.store.conditions(None).await.unwrap().remove(0).condition.id;
+    run.house.store.clear_condition(condition).await.unwrap();
+    run.house.send(session, InputBody::Models(ModelChoice::default())).await;
+    run.house.say(session, "and the old one?").await;
+    let log = run.house.until_log(session, |log| said(log).len() == 3).await;
+    assert_eq!(said(&log), ["q/new", "q/new", "p/old"]);
+    let models: Vec<String> = attempts(&log).into_iter().map(|(model, _)| model).collect();
+    assert_eq!(models, ["p/old", "q/new", "q/new", "p/old"], "the old one is asked once, until it is wanted again");
+    check(&log);
     run.end().await;
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use tenure_core::*;
 use tenure_engine::EventMasker;
+use tenure_store::Store;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn z_30_the_last_event_of_a_cancelled_session_comes_after_its_processes_are_gone_and_says_so() {
@@ -59,6 +60,61 @@ async fn o_025_an_interrupt_closes_the_open_call_and_a_message_goes_on() {
     house.until(session, Phase::Idle).await;
     crate::children::until_gone(&command).await;
     house.say(session, "and now").await;
+    house.until_log(session, |log| crate::house::said(log) == ["ok"]).await;
+    check(&house.log(session).await);
+    worker.stop().await;
+}
+
+/// Gives a session so much time from now on.
+async fn give_time(house: &mut House, session: SessionId, millis: u64) {
+    let view = house.store.session(&house.tenant, session).await.unwrap().unwrap();
+    let used = house.store.now().await.unwrap().since(view.session.created_at);
+    let limits = Limits { wall: Some(used + millis), ..Limits::NONE };
+    house.send(session, InputBody::Limits(limits)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p11_a_model_call_ends_when_the_time_of_its_session_is_over_unless_it_was_given_more() {
+    let mut house = House::new("[[turn]]\ndo = [{ say = \"I begin\" }, { stall = \"forever\" }]\n").await;
+    let worker = house.worker().await;
+    let session = house.session().await;
+    give_time(&mut house, session, 600).await;
+    house.say(session, "go").await;
+    let is_begun = |log: &[Event]| log.iter().any(|event| matches!(event.body, Body::SpanStart { .. }));
+    house.until_log(session, is_begun).await;
+    give_time(&mut house, session, 1_500).await;
+    let view = house.until(session, Phase::NeedsYou).await;
+    assert!(matches!(view.session.wait.unwrap().kind, WaitKind::Budget { which: Which::Wall }));
+    let given = view.session.budget.limits.wall.unwrap();
+    let log = house.log(session).await;
+    let ended = log.iter().find(|event| matches!(event.body, Body::SpanEnd { is_error: true, .. })).unwrap();
+    assert!(ended.at.since(view.session.created_at) >= given, "the newest limit counts, and it was reached");
+    assert_eq!(crate::house::said(&log), Vec::<String>::new(), "nothing of it is kept");
+    check(&log);
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p11_a_command_ends_when_the_time_of_its_session_is_over_and_the_model_goes_on_with_more() {
+    let scenario = format!(
+        "[[turn]]\ndo = [{{ call = \"bash\", input = {{ command = '{EFFECT_AND_WAIT}' }} }}]\n[[turn]]\ndo = [{{ say = \"ok\" }}]\n"
+    );
+    let mut house = House::new(&scenario).await;
+    let mut gate = Gate::new(&house);
+    let worker = house.handy_worker().await;
+    let session = house.session().await;
+    house.send(session, InputBody::Limits(Limits { wall: Some(u64::MAX), ..Limits::NONE })).await;
+    house.say(session, "go").await;
+    let command = gate.begun().await;
+    give_time(&mut house, session, 0).await;
+    let view = house.until(session, Phase::NeedsYou).await;
+    assert!(matches!(view.session.wait.unwrap().kind, WaitKind::Budget { which: Which::Wall }));
+    crate::children::until_gone(&command).await;
+    let log = house.log(session).await;
+    let is_interrupted =
+        |event: &Event| matches!(event.body, Body::AgentToolResult { outcome: Outcome::Interrupted, .. });
+    assert_eq!(log.iter().filter(|event| is_interrupted(event)).count(), 1, "it may have had effects, and says so");
+    house.send(session, InputBody::Limits(Limits::NONE)).await;
     house.until_log(session, |log| crate::house::said(log) == ["ok"]).await;
     check(&house.log(session).await);
     worker.stop().await;

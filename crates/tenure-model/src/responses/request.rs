@@ -30,7 +30,7 @@ pub(crate) fn request(base_url: &str, prompt: &Prompt, extra_body: &Map<String, 
         url: url(base_url),
         headers: vec![("content-type", "application/json"), ("accept", "text/event-stream")],
         key_header: ("authorization", "Bearer "),
-        body: body(prompt, extra_body),
+        body: body(base_url, prompt, extra_body),
     }
 }
 
@@ -41,7 +41,7 @@ fn url(base_url: &str) -> String {
     if has_path { format!("{base}/responses") } else { format!("{base}/v1/responses") }
 }
 
-fn body(prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
+fn body(base_url: &str, prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
     let mut fields = Map::new();
     fields.insert("model".to_owned(), json!(prompt.model_name));
     if let Some(system) = prompt.system.as_deref().filter(|system| !system.trim().is_empty()) {
@@ -50,6 +50,11 @@ fn body(prompt: &Prompt, extra_body: &Map<String, Value>) -> Vec<u8> {
     fields.insert("stream".to_owned(), json!(true));
     fields.insert("store".to_owned(), json!(false));
     fields.insert("max_output_tokens".to_owned(), json!(prompt.max_output_tokens));
+    // Requests of one conversation reach the server that has their beginning in its cache; other servers
+    // of this dialect may refuse a field that they do not know.
+    if base_url.starts_with("https://api.openai.com") && !prompt.cache_key.is_empty() {
+        fields.insert("prompt_cache_key".to_owned(), json!(prompt.cache_key));
+    }
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
             json!({

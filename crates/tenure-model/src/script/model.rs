@@ -3,8 +3,10 @@
 use super::conversation::Conversation;
 use super::play::{Play, input_text, input_tokens, pieces, play};
 use super::scenario::{Item, Pace, Scenario, error_body};
+use crate::config::DialectName;
 use crate::decoder::tool_input;
-use crate::model::{BlockPreview, CallContext, Model, StreamEvent, check_history};
+use crate::dialect;
+use crate::model::{BlockPreview, CallContext, Model, StreamEvent, Written, check_history};
 use async_trait::async_trait;
 use std::sync::Arc;
 use tenure_core::failure::{Class, Failure, Reply, classify, incomplete, plain};
@@ -91,6 +93,12 @@ async fn say(
 impl Model for ScriptModel {
     fn count(&self, prompt: &Prompt) -> Option<u64> {
         Some(input_tokens(&Conversation::of_prompt(prompt)))
+    }
+
+    /// Nothing goes over a wire here; it is written as Anthropic's dialect would be.
+    fn written(&self, prompt: &Prompt) -> Option<Written> {
+        let request = dialect::request(DialectName::Anthropic, "", prompt, &serde_json::Map::new())?;
+        Some(Written { dialect: super::NAME.to_owned(), body: request.body })
     }
 
     async fn call(

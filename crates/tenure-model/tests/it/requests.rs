@@ -609,6 +609,19 @@ fn objects_of_the_operator_join_ours() {
 }
 
 #[test]
+fn a_conversation_is_named_to_openai_itself_and_to_no_server_that_may_refuse_the_field() {
+    let prompt = Prompt { cache_key: "sesn_1".into(), ..prompt(vec![said("a")]) };
+    for dialect in [DialectName::OpenAi, DialectName::Responses] {
+        let key = |base_url: &str| {
+            let request = request(dialect, base_url, &prompt, &serde_json::Map::new()).unwrap();
+            serde_json::from_slice::<Value>(&request.body).unwrap()["prompt_cache_key"].clone()
+        };
+        assert_eq!(key("https://api.openai.com/v1"), "sesn_1", "{dialect}");
+        assert_eq!(key("http://localhost:1234/v1"), Value::Null, "{dialect}");
+    }
+}
+
+#[test]
 fn an_answer_of_any_dialect_is_history_for_every_other_one() {
     for wrote in ALL {
         let prompt = prompt(after(wrote.dialect, &wrote.stream.replace("new_kind", "redacted_thinking")));

@@ -483,6 +483,35 @@ fn pings(dialect: DialectName) -> &'static str {
 }
 
 #[tokio::test]
+async fn ollama_is_always_told_which_context_to_use_and_requests_are_planned_by_the_same() {
+    let given = ALL.iter().find(|given| given.dialect == DialectName::Ollama).unwrap();
+    let server = server(stream(given, pieces(given.stream, 1_000))).await;
+    let window = |change: &dyn Fn(&mut ProviderConfig)| {
+        let mut config = config(given.dialect, &server);
+        change(&mut config);
+        let facts = config.facts("m");
+        assert!(facts.cuts_silently);
+        (config, facts.context_window)
+    };
+    let options =
+        |number: u64| serde_json::Map::from_iter([("options".to_owned(), serde_json::json!({"num_ctx": number}))]);
+    for (config, planned) in [
+        window(&|_| {}),
+        window(&|config| config.context_window = Some(9_000)),
+        window(&|config| config.context_windows = BTreeMap::from([("m".to_owned(), 8_000)])),
+        window(&|config| (config.context_window, config.extra_body) = (Some(9_000), options(7_000))),
+    ] {
+        assert_eq!(call_with(config).await.end.unwrap(), given.answer());
+        let body: serde_json::Value = serde_json::from_slice(&server.requests().last().unwrap().body).unwrap();
+        assert_eq!(body["options"]["num_ctx"].as_u64(), planned, "{body}");
+        assert_eq!(body["options"]["num_predict"], 100);
+    }
+    assert_eq!(server.requests().len(), 4);
+    let remote = ProviderConfig::new(DialectName::OpenAi).facts("m");
+    assert_eq!((remote.context_window, remote.cuts_silently), (None, false));
+}
+
+#[tokio::test]
 async fn pings_are_signs_of_life_but_no_progress() {
     for given in ALL {
         let ping = [Piece::Wait(Duration::from_millis(3)), Piece::Bytes(pings(given.dialect).into())];

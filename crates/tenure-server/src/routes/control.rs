@@ -11,6 +11,7 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
+use tenure_api::agent::ModelsChange;
 use tenure_api::error::Code;
 use tenure_api::limits::LimitsChange;
 use tenure_api::session::WireSession;
@@ -67,7 +68,7 @@ pub(crate) async fn budget(
     if repeat::earlier(&state, &caller, body.idempotency(&caller).as_ref()).await?.is_some() {
         return show_with_inbox(&state, &caller, view).await.map(Json);
     }
-    let limits = changed_limits(&state, &caller, &view, &change).await?;
+    let limits = changed_limits(&state, &caller, &view, (&change, &ModelsChange::default())).await?;
     control(State(state), caller, Path(id.to_string()), body, InputBody::Limits(limits)).await
 }
 

@@ -3,7 +3,7 @@
 mod search;
 
 use self::search::Search;
-use super::{AgentsOf, agents, environments, find_session, session_id, show, show_with_inbox};
+use super::{AgentsOf, agents, environments, find_session, session_id, show, show_with_inbox, take_ahead};
 use crate::deliver;
 use crate::error::{ApiError, Result};
 use crate::keys::{Caller, sha256};
@@ -14,10 +14,12 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
+use tenure_api::agent::ModelsChange;
 use tenure_api::error::Code;
+use tenure_api::limits::LimitsChange;
 use tenure_api::page::{Deleted, Page};
 use tenure_api::session::{SessionCreate, SessionUpdate, WireSession};
-use tenure_core::{Agent, AgentRef, EventId, InputBody, Limits, Phase, Session, SessionId, Shard};
+use tenure_core::{Agent, AgentRef, EventId, InputBody, Limits, ModelChoice, Phase, Session, SessionId, Shard};
 use tenure_store::{Idempotency, Kind, NewSession, Order, Remembered, SessionQuery, SessionView};
 
 type Shared = State<Arc<ServerState>>;
@@ -78,9 +80,13 @@ pub(crate) async fn update(
     let request = SessionUpdate::read(&body.fields()?)?;
     let view = find_session(&state, &caller, id).await?;
     if repeat::earlier(&state, &caller, idempotency.as_ref()).await?.is_none() {
-        let mut inputs: Vec<InputBody> = request.title.map(InputBody::Title).into_iter().collect();
+        let mut inputs: Vec<InputBody> = request.title.clone().map(InputBody::Title).into_iter().collect();
+        if !request.models.is_empty() {
+            inputs.push(InputBody::Models(changed_models(&state, &caller, &view, &request).await?));
+        }
         if !request.limits.is_empty() {
-            inputs.push(InputBody::Limits(changed_limits(&state, &caller, &view, &request.limits).await?));
+            let change = (&request.limits, &request.models);
+            inputs.push(InputBody::Limits(changed_limits(&state, &caller, &view, change).await?));
         }
         // Also without a change: the key of the request is remembered with the delivery.
         if !inputs.is_empty() || !request.metadata.is_empty() || idempotency.is_some() {
@@ -261,19 +267,42 @@ pub(crate) async fn changed_limits(
     state: &ServerState,
     caller: &Caller,
     view: &SessionView,
-    change: &tenure_api::limits::LimitsChange,
+    (limits, models): (&LimitsChange, &ModelsChange),
 ) -> Result<Limits> {
-    let inbox = state.store().inbox(view.session.id).await?;
-    // What was consumed meanwhile is missing there, and is in this head.
-    let mut limits = find_session(state, caller, view.session.id).await?.session.budget.limits;
-    for (_, input) in inbox {
-        if let InputBody::Limits(queued) = input.body {
-            limits = queued;
-        }
-    }
+    let session = settled(state, caller, view.session.id).await?;
     let mut agents = AgentsOf::new(state, caller);
-    let agent = agents.get(view).await?;
-    check_money(state, agent, change.apply(limits), change.limits_money())
+    let agent = agents.get(view).await?.with_models(&models.apply(&session.models));
+    check_money(state, &agent, limits.apply(session.budget.limits), limits.limits_money())
+}
+
+/// The models of a session after a change: each is known, and a limit of money can bind.
+async fn changed_models(
+    state: &ServerState,
+    caller: &Caller,
+    view: &SessionView,
+    request: &SessionUpdate,
+) -> Result<ModelChoice> {
+    for name in request.models.names() {
+        state.config.models.check(name).map_err(|why| ApiError::new(Code::UnknownModel, format!("agent: {why}")))?;
+    }
+    let session = settled(state, caller, view.session.id).await?;
+    let choice = request.models.apply(&session.models);
+    let limits = request.limits.apply(session.budget.limits);
+    let mut agents = AgentsOf::new(state, caller);
+    let agent = agents.get(view).await?.with_models(&choice);
+    check_money(state, &agent, limits, limits.cost_usd_micros.is_some())?;
+    Ok(choice)
+}
+
+/// The head of a session with the changes of operators that wait in its inbox.
+async fn settled(state: &ServerState, caller: &Caller, id: SessionId) -> Result<Session> {
+    let inbox = state.store().inbox(id).await?;
+    // What was consumed meanwhile is missing there, and is in this head.
+    let mut view = find_session(state, caller, id).await?;
+    for (_, input) in inbox {
+        take_ahead(&mut view, &input.body, input.at);
+    }
+    Ok(view.session)
 }
 
 /// Refuses a limit of money that could not bind, and drops one that was only a default.

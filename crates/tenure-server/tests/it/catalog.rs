@@ -166,6 +166,32 @@ async fn sessions_are_listed_filtered_and_found_by_their_tail() {
 }
 
 #[tokio::test]
+async fn another_model_is_read_back_at_once_checked_and_taken_back_with_null() {
+    let house = House::new();
+    let path = format!("/v1/sessions/{}", house.session().await);
+    let own = house.get(&path).await.ok()["agent"].clone();
+    let change = async |body| house.post(&path, body).await;
+    assert_eq!(change(json!({"agent": {"model": "nobody/knows"}})).await.code(), "unknown_model");
+    assert_eq!(change(json!({"agent": {"fallback_models": ["nobody/knows"]}})).await.code(), "unknown_model");
+    assert_eq!(change(json!({"agent": {"model": "  "}})).await.code(), "invalid_field");
+    assert_eq!(change(json!({"agent": {"tools": [{"type": "tenure_toolset"}]}})).await.code(), "unsupported_feature");
+    let free = json!({"agent": {"model": {"id": "p/free"}, "fallback_models": ["priced"]}});
+    assert_eq!(change(free.clone()).await.code(), "model_without_price", "the limit of money could not bind");
+    assert_eq!(house.get(&path).await.ok()["agent"], own, "nothing of it is taken");
+    let mut both = free;
+    both["limits"] = json!({"cost_usd": null});
+    let changed = change(both).await.ok();
+    assert_eq!((&changed["agent"]["model"]["id"], &changed["limits"]["cost_usd"]), (&json!("p/free"), &json!(null)));
+    assert_eq!(changed["agent"]["fallback_models"], json!(["priced"]));
+    assert_eq!(house.post(&format!("{path}/budget"), json!({"cost_usd": 1})).await.code(), "model_without_price");
+    let one = change(json!({"agent": {"model": "p/priced"}})).await.ok();
+    assert_eq!(one["agent"]["fallback_models"], json!(["priced"]), "what is left out stays");
+    let back = change(json!({"agent": {"model": null, "fallback_models": null}})).await.ok();
+    assert_eq!(back["agent"]["model"], own["model"]);
+    assert_eq!(back["agent"]["fallback_models"], own["fallback_models"]);
+}
+
+#[tokio::test]
 async fn an_update_is_read_back_at_once_although_no_worker_has_taken_it() {
     let house = House::new();
     let path = format!("/v1/sessions/{}", house.session().await);

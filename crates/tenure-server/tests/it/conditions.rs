@@ -19,7 +19,6 @@ async fn report(house: &House, class: Class, model: Option<&str>) -> Condition {
         random: u64::MAX,
         sent_at: Timestamp(0),
         probe: None,
-        allowed: None,
     };
     house.store.report_condition(report).await.unwrap()
 }

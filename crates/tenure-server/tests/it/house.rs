@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::scope::Scope;
-use tenure_core::{SessionId, TenantId};
+use tenure_core::{Agent, Body as Row, Event, Session, SessionId, TenantId};
 use tenure_server::*;
 use tenure_store::Store;
 use tenure_store::memory::Memory;
@@ -93,6 +93,21 @@ impl ModelCheck for TwoModels {
     }
 }
 
+/// Writes a request that says what it was made from; no model of the name `gone` is known.
+struct Echo;
+
+impl SeenRequests for Echo {
+    fn seen(&self, _: &Agent, session: &Session, rows: &[Event], start: &Event) -> Result<SeenRequest, String> {
+        let Row::SpanStart { model, .. } = &start.body else { return Err("no start".into()) };
+        if model == "gone" {
+            return Err(format!("nobody knows {SECRET}"));
+        }
+        let seqs: Vec<u64> = rows.iter().map(|row| row.seq).collect();
+        let body = serde_json::json!({"system": SECRET, "rows": seqs, "last_seq": session.last_seq});
+        Ok(SeenRequest { dialect: "echo".into(), body: body.to_string().into_bytes(), is_exact: true })
+    }
+}
+
 impl House {
     /// Over the store in memory, whose clock stands still.
     pub(crate) fn new() -> Self {
@@ -134,6 +149,7 @@ impl House {
             workspace: Box::new(move |session: SessionId| workspaces.join(session.to_string())),
             outputs: Box::new(move |session: SessionId| outputs.join(session.to_string())),
             models: Arc::new(TwoModels),
+            requests: Arc::new(Echo),
             ids: Arc::new(TimeIds),
             mask: Arc::new(|text| text.replace(SECRET, "[redacted]")),
             telemetry: Telemetry::default(),

@@ -4,6 +4,7 @@
 mod callbacks;
 mod catalog;
 mod conditions;
+mod context;
 mod events;
 mod faulty;
 mod feed;

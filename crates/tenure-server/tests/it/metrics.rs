@@ -120,7 +120,6 @@ async fn what_waits_on_a_condition_is_counted_while_it_is_known() {
         random: 0,
         sent_at: Timestamp(0),
         probe: None,
-        allowed: None,
     };
     let condition = house.store.report_condition(report).await.unwrap();
     let series = "tenure_condition_waiting{credential=\"p\",model=\"p/priced\",class=\"rate_limit\",stage=\"open\"}";

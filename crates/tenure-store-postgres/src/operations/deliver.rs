@@ -237,6 +237,7 @@ fn is_plain(body: &InputBody) -> bool {
         | InputBody::System { .. }
         | InputBody::Title(_)
         | InputBody::Metadata(_)
+        | InputBody::Models(_)
         | InputBody::Limits(_) => true,
         InputBody::Interrupt
         | InputBody::Confirmation { .. }

@@ -21,7 +21,6 @@ fn rate_limit(hint: u64) -> Report {
         random: 0,
         sent_at: Timestamp(0),
         probe: None,
-        allowed: None,
     }
 }
 

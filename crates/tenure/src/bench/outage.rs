@@ -140,7 +140,6 @@ fn report(sent_at: Timestamp) -> Report {
         random: u64::MAX,
         sent_at,
         probe: None,
-        allowed: None,
     }
 }
 

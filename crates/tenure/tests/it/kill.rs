@@ -27,6 +27,50 @@ do = [
 do = [{ say = "It came: {{result}}", pieces = 5, delay_ms = 20 }]
 "#;
 
+/// The answer to the second message is too long a conversation; the summary takes its time.
+const SUMMARISED: &str = r#"
+[[turn]]
+when = { user_contains = "begin!" }
+do = [{ say = "LONG" }]
+[[turn]]
+when = { user_contains = "Stop here for a moment" }
+do = [{ say = "we began", pieces = 8, delay_ms = 250 }]
+[[turn]]
+when = { user_contains = "This conversation was long" }
+do = [{ say = "done" }]
+[[turn]]
+do = [{ say = "never" }]
+attempts = [{ times = 9, status = 400, type = "invalid_request_error", message = "prompt is too long: 9000 tokens > 8000 maximum" }]
+"#;
+
+#[test]
+fn o_026_a_worker_that_is_killed_in_the_middle_of_a_summary_leaves_one_compaction_and_a_whole_history() {
+    let text = SUMMARISED.replace("LONG", &"x".repeat(60_000));
+    let mut house = House::dev().scenario("summarised", &text);
+    let session = house.detached("script/summarised", "begin!");
+    house.until_idle(&session);
+    house.run(&["send", &session, "again"]).ok();
+    let is_summary = |events: &[Value]| {
+        let starts = of_type(events, "span.model_request_start");
+        let ends = of_type(events, "span.model_request_end");
+        starts.len() == 3 && ends.len() == 2
+    };
+    until(|| is_summary(&house.run(&["logs", &session, "--json"]).ok().json()));
+    let worker = house.worker_of_dev();
+    send(Signal::KILL, worker);
+    let events =
+        house.until(&session, |event| event["type"] == "agent.message" && event["content"][0]["text"] == "done");
+    assert!(!is_running(worker));
+    has_no_gap_and_no_repeat(&events);
+    assert_eq!(of_type(&events, "agent.thread_context_compacted").len(), 1, "{events:#?}");
+    let compacted = of_type(&events, "agent.thread_context_compacted")[0];
+    assert_eq!(compacted["summary"], "we began", "{compacted}");
+    assert!(compacted["after"]["tokens"].as_u64() < compacted["before"]["tokens"].as_u64(), "{compacted}");
+    // The lost attempt is closed and charged, and nothing of it was kept.
+    let lost = of_type(&events, "span.model_request_end").into_iter().filter(|end| end["is_error"] == true).count();
+    assert_eq!(lost, 2, "the refused request and the lost summary: {events:#?}");
+}
+
 fn agent(effect: &str) -> String {
     format!(
         "name = \"{effect}\"\nmodel = \"script/killed\"\ntools = [{{ type = \"agent_toolset_20260401\", configs = [{{ name = \"bash\", effect = \"{effect}\" }}] }}]\n"

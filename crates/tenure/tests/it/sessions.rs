@@ -55,7 +55,7 @@ fn a_query_names_sessions_to_list_and_to_change() {
     for session in [&first, &second, &other] {
         house.until_idle(session);
     }
-    let listed = house.run(&["ps", "--query", "nightly agent:echo phase:idle", "--json"]).ok().json();
+    let listed = house.run(&["ps", "--query", "nightly phase:idle age:<1h", "--json"]).ok().json();
     let ids: Vec<&str> = listed.iter().map(|session| session["id"].as_str().unwrap()).collect();
     assert_eq!(ids, [second.as_str(), first.as_str()]);
     assert_eq!(house.run(&["ps", "--query", "weekly"]).ok().stderr, "No session matches.\n");

@@ -3,6 +3,7 @@
 use super::session::{EndForm, EstimateForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm};
 use super::words::Word;
 use super::{Form, position};
+use crate::agent::ModelChoice;
 use crate::event::{Block, Body, Compacted, Decision, InsteadOf, Measured, Origin, Summary, Update};
 use crate::id::{CallbackId, ConditionId, EventId};
 use crate::input::InputBody;
@@ -133,6 +134,25 @@ pub(super) enum UpdateForm {
     Resumed,
     Title { t: String },
     Metadata { m: BTreeMap<String, String> },
+    Models { c: ModelChoiceForm },
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModelChoiceForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    m: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    f: Option<Vec<String>>,
+}
+
+impl Form<ModelChoice> for ModelChoiceForm {
+    fn of(value: &ModelChoice) -> Self {
+        Self { m: value.model.clone(), f: value.fallback_models.clone() }
+    }
+
+    fn to(self) -> Result<ModelChoice, String> {
+        Ok(ModelChoice { model: self.m, fallback_models: self.f })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -372,6 +392,7 @@ impl Form<Body> for BodyForm {
                     Update::Resumed => UpdateForm::Resumed,
                     Update::Title(title) => UpdateForm::Title { t: title.clone() },
                     Update::Metadata(notes) => UpdateForm::Metadata { m: notes.clone() },
+                    Update::Models(choice) => UpdateForm::Models { c: ModelChoiceForm::of(choice) },
                 },
             },
             Body::UsageSnapshot { usage, cost_usd_micros, has_unpriced, estimated, limit_usd_micros } => {
@@ -467,6 +488,7 @@ impl Form<Body> for BodyForm {
                     UpdateForm::Resumed => Update::Resumed,
                     UpdateForm::Title { t } => Update::Title(t),
                     UpdateForm::Metadata { m } => Update::Metadata(m),
+                    UpdateForm::Models { c } => Update::Models(c.to()?),
                 },
             },
             Self::UsageSnapshot { u, c, n, l, e } => Body::UsageSnapshot {
@@ -498,6 +520,7 @@ pub(super) enum InputForm {
     Limits { l: LimitsForm },
     Title { x: String },
     Metadata { m: BTreeMap<String, String> },
+    Models { c: ModelChoiceForm },
 }
 
 impl Form<InputBody> for InputForm {
@@ -520,6 +543,7 @@ impl Form<InputBody> for InputForm {
             InputBody::Limits(limits) => Self::Limits { l: LimitsForm::of(limits) },
             InputBody::Title(title) => Self::Title { x: title.clone() },
             InputBody::Metadata(notes) => Self::Metadata { m: notes.clone() },
+            InputBody::Models(choice) => Self::Models { c: ModelChoiceForm::of(choice) },
         }
     }
 
@@ -540,6 +564,7 @@ impl Form<InputBody> for InputForm {
             Self::Limits { l } => InputBody::Limits(l.to()?),
             Self::Title { x } => InputBody::Title(x),
             Self::Metadata { m } => InputBody::Metadata(m),
+            Self::Models { c } => InputBody::Models(c.to()?),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Stored heads.
 
-use super::event::{callback_id, condition_id, event_id};
+use super::event::{ModelChoiceForm, callback_id, condition_id, event_id};
 use super::words::Word;
 use super::{Form, position};
 use crate::agent::AgentRef;
@@ -511,6 +511,8 @@ pub(super) struct SessionForm {
     tenant: String,
     agent: String,
     agent_v: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    models: ModelChoiceForm,
     env: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     title: String,
@@ -548,6 +550,7 @@ impl Form<Session> for SessionForm {
             tenant: value.tenant.0.clone(),
             agent: value.agent.id.to_string(),
             agent_v: value.agent.version,
+            models: ModelChoiceForm::of(&value.models),
             env: value.environment.to_string(),
             title: value.title.clone(),
             at: value.created_at.0,
@@ -611,6 +614,7 @@ impl Form<Session> for SessionForm {
             id: self.id.parse().map_err(id)?,
             tenant: TenantId(self.tenant),
             agent: AgentRef { id: self.agent.parse().map_err(id)?, version: self.agent_v },
+            models: self.models.to()?,
             environment: self.env.parse().map_err(id)?,
             title: self.title,
             created_at: Timestamp(self.at),
