@@ -86,11 +86,24 @@ fn refusal(class: Class, status: u16) -> Failure {
     Failure { status: Some(status), ..plain(class, "refused") }
 }
 
+type Task = tokio::task::JoinHandle<Result<tenure_engine::Ended, Error>>;
+
 struct Run {
     house: House,
     upstream: Upstream,
     stop: CancellationToken,
-    task: tokio::task::JoinHandle<Result<tenure_engine::Ended, Error>>,
+    task: Task,
+}
+
+/// A node of its own, with its own view of the upstreams.
+async fn worker(house: &House, upstream: &Upstream, stop: &CancellationToken) -> Task {
+    let folders = Folders { data: house.path().to_owned() };
+    let sandboxes = Arc::new(Sandboxes::new(Vec::new(), folders, Vec::new()));
+    let models = Arc::new(upstream.clone());
+    let worker = Worker::start(house.store.clone(), models, sandboxes, EventMasker::default(), options(house.path()))
+        .await
+        .unwrap();
+    tokio::spawn(worker.run(stop.clone()))
 }
 
 impl Run {
@@ -102,15 +115,8 @@ impl Run {
             .change_agent(|agent| (agent.model, agent.fallback_models) = (names[0].clone(), names[1..].to_vec()))
             .await;
         let upstream = Upstream::default();
-        let folders = Folders { data: house.path().to_owned() };
-        let sandboxes = Arc::new(Sandboxes::new(Vec::new(), folders, Vec::new()));
-        let models = Arc::new(upstream.clone());
-        let worker =
-            Worker::start(house.store.clone(), models, sandboxes, EventMasker::default(), options(house.path()))
-                .await
-                .unwrap();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(worker.run(stop.clone()));
+        let task = worker(&house, &upstream, &stop).await;
         Self { house, upstream, stop, task }
     }
 
@@ -179,6 +185,38 @@ async fn o_022_a_rotated_key_parks_its_runs_and_one_probe_lets_them_go() {
     }
     assert_eq!(run.upstream.calls_of("p/m"), refused + RUNS, "each of them once more");
     run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o_022_two_workers_share_the_condition_of_a_key_and_only_one_session_of_both_probes() {
+    const RUNS: usize = 40;
+    let mut run = Run::new(&["p/m"]).await;
+    let other = worker(&run.house, &run.upstream, &run.stop).await;
+    run.upstream.says("p/m", Some(refusal(Class::Credential, 401)));
+    let mut sessions = Vec::new();
+    for _ in 0..RUNS {
+        sessions.push(run.ask().await);
+    }
+    let condition = run.until_condition(|view| view.waiting == RUNS as u64).await;
+    let refused = run.upstream.calls_of("p/m");
+    assert!(refused <= 16, "as many as were on the way at once on both: {refused}");
+    run.house.store.hasten_condition(condition.id).await.unwrap();
+    run.until_condition(|view| view.condition.refusals == 2 && view.waiting == RUNS as u64).await;
+    assert_eq!(run.upstream.calls_of("p/m"), refused + 1, "one probe of both workers, and the others were not let go");
+    run.upstream.says("p/m", None);
+    run.house.store.hasten_condition(condition.id).await.unwrap();
+    let mut nodes = std::collections::BTreeSet::new();
+    for session in &sessions {
+        run.house.until(*session, Phase::Idle).await;
+        let log = run.house.log(*session).await;
+        assert_eq!(said(&log), ["p/m"]);
+        let query = LeaseQuery { tenant: run.house.tenant.clone(), session: *session, after: 0, limit: 100 };
+        nodes.extend(run.house.store.leases(query).await.unwrap().into_iter().map(|lease| lease.node));
+    }
+    assert_eq!(nodes.len(), 2, "both worked");
+    assert_eq!(run.upstream.calls_of("p/m"), refused + 1 + RUNS, "each of them once more");
+    run.end().await;
+    other.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

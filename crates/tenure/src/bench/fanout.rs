@@ -112,12 +112,25 @@ async fn start(data: &Path) -> Result<(Child, std::net::SocketAddr)> {
         .spawn()
         .context("start the server")?;
     let answers = async {
-        while TcpStream::connect(address).await.is_err() {
-            tokio::time::sleep(SLICE).await;
+        // A listener takes connections before there is a key behind it.
+        while healthy(address).await.is_err() {
+            tokio::time::sleep(SLICE * 20).await;
         }
     };
     tokio::time::timeout(PATIENCE, answers).await.context("the server did not answer")?;
     Ok((server, address))
+}
+
+async fn healthy(address: std::net::SocketAddr) -> Result<()> {
+    let mut socket = TcpStream::connect(address).await?;
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await?;
+    let mut reply = [0; 12];
+    socket.read_exact(&mut reply).await?;
+    if &reply != b"HTTP/1.1 200" {
+        bail!("the server is not well yet");
+    }
+    Ok(())
 }
 
 /// The node that is played, with its sessions in the middle of an answer.
