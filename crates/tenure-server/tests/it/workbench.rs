@@ -11,7 +11,7 @@ struct Login {
 }
 
 /// No key: what a browser sends.
-fn browser<'a>(login: &'a Login, cookie: bool, page_key: bool) -> Vec<(&'static str, &'a str)> {
+fn browser(login: &Login, cookie: bool, page_key: bool) -> Vec<(&'static str, &str)> {
     let mut headers = vec![("x-api-key", "")];
     headers.extend(cookie.then_some(("cookie", login.cookie.as_str())));
     headers.extend(page_key.then_some(("x-tenure-page", login.page_key.as_str())));
