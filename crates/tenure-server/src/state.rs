@@ -1,7 +1,7 @@
 //! What the routes share.
 
 use crate::keys::Keys;
-use crate::live::PreviewHub;
+use crate::live::{LoopPreviews, PreviewHub};
 use crate::meters::Meters;
 use crate::rate::Rate;
 use crate::workbench::Logins;
@@ -121,6 +121,7 @@ pub struct ServerState {
     pub(crate) config: Config,
     pub(crate) previews: PreviewHub,
     pub(crate) callbacks: Rate,
+    pub(crate) loops: LoopPreviews,
     pub(crate) meters: Meters,
     pub(crate) logins: Logins,
     /// Turns for reads that fold a log from its beginning.
@@ -134,7 +135,8 @@ impl ServerState {
         let hub = PreviewHub::counting(meters.previews_dropped.clone());
         let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
         let deep_reads = Semaphore::new(MAX_DEEP_READS);
-        Arc::new(Self { config, previews, callbacks: Rate::default(), meters, logins: Logins::default(), deep_reads })
+        let (callbacks, loops, logins) = (Rate::default(), LoopPreviews::default(), Logins::default());
+        Arc::new(Self { config, previews, callbacks, loops, meters, logins, deep_reads })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
