@@ -27,4 +27,5 @@ pub(crate) mod serve;
 pub(crate) mod snapshots;
 pub(crate) mod version;
 pub(crate) mod why;
+pub(crate) mod workbench;
 pub(crate) mod worker;
