@@ -10,9 +10,9 @@ use crate::event::effect_word;
 use crate::limits::WireLimits;
 use crate::time;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tenure_core::{Agent, CompactionMode, CompactionPolicy, Policies, UnknownOutcome};
+use tenure_core::{Agent, CompactionMode, CompactionPolicy, Loop, Policies, UnknownOutcome};
 
 /// One version of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct Definition {
     pub policies: WirePolicies,
     /// Ours: who decides the next action.
     #[serde(rename = "loop")]
-    pub run_loop: String,
+    pub run_loop: Value,
     /// Ours: the tools that the model is really offered.
     pub effective: Effective,
     /// Ours: what was asked for and is not in force.
@@ -234,8 +234,9 @@ impl Definition {
             fallback_models: agent.fallback_models.clone(),
             limits: WireLimits::of(agent.limits),
             policies: WirePolicies::of(&agent.policies),
-            run_loop: match agent.run_loop {
-                tenure_core::Loop::BuiltIn => "built_in".into(),
+            run_loop: match &agent.run_loop {
+                Loop::BuiltIn => "built_in".into(),
+                Loop::External { queue } => json!({"type": "external", "queue": queue}),
             },
             effective: Effective { tools },
             warnings,

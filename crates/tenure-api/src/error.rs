@@ -88,6 +88,8 @@ codes! {
     EnvironmentNotFound = "environment_not_found", 404, "not_found_error", "list environments with GET /v1/environments";
     SessionNotFound = "session_not_found", 404, "not_found_error", "list sessions with GET /v1/sessions";
     CallbackNotFound = "callback_not_found", 404, "not_found_error", "callbacks expire, and end with their session; ask for a new one";
+    QueueNotFound = "queue_not_found", 404, "not_found_error", "name a queue with 1 to 64 letters, digits, dots, dashes and underscores";
+    LeaseNotFound = "lease_not_found", 404, "not_found_error", "use the id of a lease as it was given, with the key that took it";
     ConditionNotFound = "condition_not_found", 404, "not_found_error", "list conditions with GET /v1/conditions";
     FileNotFound = "file_not_found", 404, "not_found_error", "list the folder with GET /v1/sessions/{id}/files?path=";
     ContextNotFound = "context_not_found", 404, "not_found_error", "name the seq of a row at or after the first model call";
@@ -114,6 +116,9 @@ codes! {
     AgentArchived = "agent_archived", 409, "invalid_request_error", "use another agent";
     EnvironmentArchived = "environment_archived", 409, "invalid_request_error", "use another environment";
     EnvironmentInUse = "environment_in_use", 409, "invalid_request_error", "archive or delete its sessions first";
+    LeaseLost = "lease_lost", 409, "invalid_request_error", "drop what was not committed, and take a lease again";
+    SeqConflict = "seq_conflict", 409, "invalid_request_error", "name the seq of the newest reply, and read what came after it";
+    CheckpointRefused = "checkpoint_refused", 409, "invalid_request_error", "look at calls and due of the newest reply, and commit what fits them";
     SessionEnded = "session_ended", 409, "invalid_request_error", "start a new session";
     SessionBusy = "session_busy", 409, "invalid_request_error", "cancel the session first, and wait until it has ended";
     Conflict = "conflict", 409, "invalid_request_error", "read the current state, then decide again";

@@ -6,6 +6,7 @@ mod read;
 mod wait;
 
 pub use read::{MAX_EVENTS, read_events, read_message};
+pub(crate) use read::{read_content, read_usage};
 pub use wait::WireWait;
 
 use crate::limits::{WireBudget, WireLimits, dollars};
@@ -248,7 +249,7 @@ pub struct ModelUsage {
 }
 
 impl ModelUsage {
-    fn of(usage: Usage) -> Self {
+    pub(crate) fn of(usage: Usage) -> Self {
         Self {
             input_tokens: usage.input,
             output_tokens: usage.output,

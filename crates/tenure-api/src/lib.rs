@@ -17,6 +17,7 @@ pub mod event;
 pub mod explain;
 pub mod fields;
 pub mod files;
+pub mod lease;
 pub mod limits;
 pub mod node;
 pub mod openapi;

@@ -168,7 +168,7 @@ impl LimitsChange {
     }
 }
 
-fn micros(value: &Value, path: &str) -> Result<u64, Problem> {
+pub(crate) fn micros(value: &Value, path: &str) -> Result<u64, Problem> {
     let dollars = value.as_f64().filter(|dollars| dollars.is_finite() && *dollars >= 0.0);
     // The cast saturates: nobody has that much.
     dollars

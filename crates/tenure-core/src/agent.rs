@@ -84,11 +84,26 @@ pub struct AgentRef {
 }
 
 /// Who decides the next action of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Loop {
     /// The tool-use loop of the core.
     #[default]
     BuiltIn,
+    /// A program of the user's own, which takes leases over the API (design 4.9).
+    External {
+        /// Where it takes them from; bounded by the API.
+        queue: String,
+    },
+}
+
+impl Loop {
+    /// The queue of an external loop.
+    pub fn queue(&self) -> Option<&str> {
+        match self {
+            Self::BuiltIn => None,
+            Self::External { queue } => Some(queue),
+        }
+    }
 }
 
 /// A tool or set of tools of an agent.

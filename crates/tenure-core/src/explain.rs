@@ -170,6 +170,10 @@ fn without_wait(session: &Session, phase: Phase) -> String {
             "The model refused; send another message.".to_string()
         }
         (Position::Idle, _) => "Finished its turn; it waits for a message.".to_string(),
+        (Position::Model | Position::Calling { .. } | Position::Tools, _) if session.queue.is_some() => {
+            let queue = session.queue.as_deref().unwrap_or_default();
+            alloc::format!("Runnable; its next step is for an external loop that takes leases from the queue {queue}.")
+        }
         (Position::Model | Position::Calling { .. }, _) => "Runnable; its next step is a model call.".to_string(),
         (Position::Tools, _) => "Runnable; its next step is a tool call.".to_string(),
     }

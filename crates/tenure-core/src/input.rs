@@ -266,9 +266,12 @@ impl Sketch {
             self.session.calls.iter().find(
                 |call| matches!(call.state, CallState::Waiting { callback: Some(callback), .. } if callback == id),
             );
-        let Some(draft) = waiting.map(|call| finished(call, callback_result(body))) else { return };
+        let result = waiting.map(|call| finished(call, callback_result(body)));
+        // An external loop waits without a call.
         self.end_wait(Resolution::Answered, |kind| matches!(kind, WaitKind::Callback { callback } if *callback == id));
-        self.push(draft);
+        if let Some(draft) = result {
+            self.push(draft);
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Session {
     pub tenant: TenantId,
     /// Which version of which agent works on it.
     pub agent: AgentRef,
+    /// The queue of the external loop that advances it; `None` for the built-in one.
+    pub queue: Option<String>,
     /// Models that it uses instead of its agent's.
     pub models: ModelChoice,
     /// The template of its sandbox.
@@ -208,6 +210,7 @@ impl Session {
             id,
             tenant,
             agent,
+            queue: None,
             models: ModelChoice::default(),
             environment,
             title: String::new(),

@@ -65,6 +65,9 @@ impl Advance {
 
     /// Works until the session parks, yields, ends or is lost.
     pub(crate) async fn run(mut self) -> Result<(), Stopped> {
+        if self.journal.session().queue.is_some() {
+            return self.hand_back().await;
+        }
         let unknown = self.agent.policies.unknown_outcome;
         let drafts = recover(self.journal.session(), unknown, self.services.clock.now());
         self.journal.push_all(drafts)?;
@@ -96,6 +99,22 @@ impl Advance {
             if is_done || self.is_over_quantum().await && self.yield_lease().await? {
                 let session = self.journal.session().clone();
                 self.services.contexts.keep(&session, self.context);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out what is urgent for a session of an external loop, and hands it back to its queue: a
+    /// cancel ends it although no program of the user's is there (promise P15).
+    async fn hand_back(&mut self) -> Result<(), Stopped> {
+        loop {
+            self.take_inputs().await?;
+            let now = self.services.clock.now();
+            let then = match next(self.journal.session(), &self.agent.policies, now) {
+                Action::Park => Then::Park,
+                Action::Record(_) | Action::CallModel { .. } | Action::RunCalls(_) => Then::Yield,
+            };
+            if !self.journal.commit(then).await? {
                 return Ok(());
             }
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::Invalid;
 use tenure_core::failure::Class;
-use tenure_store::{Claim, Error, Hint, Kind, Leased};
+use tenure_store::{Claim, Error, Hint, Kind, Lane, Leased};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -98,7 +98,7 @@ async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
             permits.push(permit);
         }
         let id = ids::lease();
-        let claim = Claim { node: services.node, id, limit: permits.len() };
+        let claim = Claim { node: services.node, lane: Lane::Workers, id, limit: permits.len() };
         let guard = services.claims.begin(services.clock.seen());
         let leased = claim_again_if_lost(services, claim).await;
         let is_empty = leased.is_empty();

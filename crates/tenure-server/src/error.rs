@@ -37,6 +37,13 @@ impl ApiError {
         self
     }
 
+    /// Values that matter.
+    pub(crate) fn details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// When to ask again.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_seconds = Some(seconds);
         self

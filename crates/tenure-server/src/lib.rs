@@ -4,10 +4,12 @@
 //! listener with limits for slow and silent clients. The server holds nothing of its own: the store
 //! is the truth, nodes tell previews, and any server answers for any session.
 //!
-//! Absent on purpose: the server never advances a session. It puts inputs into inboxes and reads.
+//! Absent on purpose: the server never advances a session by itself. It puts inputs into inboxes, reads, and
+//! writes for external loops, which decide.
 
 mod deliver;
 mod error;
+mod external;
 mod keys;
 mod layers;
 mod live;

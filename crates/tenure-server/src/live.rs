@@ -3,7 +3,9 @@
 mod cursor;
 mod follow;
 mod hub;
+mod loops;
 
 pub(crate) use cursor::{Cursor, PreviewPlace};
 pub(crate) use follow::{Follow, Wanted};
 pub(crate) use hub::PreviewHub;
+pub(crate) use loops::{LoopPreviews, OWN_NODE};

@@ -41,6 +41,11 @@ impl JsonBody {
         Fields::root(&self.value)
     }
 
+    /// Names what was sent.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        sha256(self.text.as_bytes())
+    }
+
     /// The same body with known secrets taken out, for what is going to be stored.
     pub(crate) fn masked(mut self, mask: &dyn Fn(&str) -> String) -> Self {
         let masked = mask(&self.text);

@@ -3,8 +3,8 @@
 use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
-    agents, approvals, callbacks, conditions, context, control, environments, events, explain, files, health, metrics,
-    nodes, outputs, sessions, stream, timeline,
+    agents, approvals, callbacks, conditions, context, control, environments, events, explain, files, health, leases,
+    metrics, nodes, outputs, queues, sessions, stream, timeline,
 };
 use crate::state::ServerState;
 use axum::Router;
@@ -70,6 +70,12 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/files/content", get(files::read).put(files::write)),
         ("/v1/sessions/{session_id}/files/archive", get(files::export).put(files::import)),
         ("/v1/sessions/{session_id}/outputs/{tool_use_id}", get(outputs::get)),
+        ("/v1/queues/{queue}", get(queues::depth)),
+        ("/v1/queues/{queue}/leases", post(queues::take)),
+        ("/v1/leases/{lease_id}/checkpoint", post(leases::checkpoint)),
+        ("/v1/leases/{lease_id}/renew", post(leases::renew)),
+        ("/v1/leases/{lease_id}/preview", post(leases::preview)),
+        ("/v1/leases/{lease_id}/release", post(leases::release)),
         ("/v1/approvals", get(approvals::list)),
         ("/v1/conditions", get(conditions::list)),
         ("/v1/conditions/{condition_id}/probe", post(conditions::probe)),

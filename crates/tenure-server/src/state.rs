@@ -1,7 +1,7 @@
 //! What the routes share.
 
 use crate::keys::Keys;
-use crate::live::PreviewHub;
+use crate::live::{LoopPreviews, PreviewHub};
 use crate::meters::Meters;
 use crate::rate::Rate;
 use std::fmt;
@@ -120,6 +120,7 @@ pub struct ServerState {
     pub(crate) config: Config,
     pub(crate) previews: PreviewHub,
     pub(crate) callbacks: Rate,
+    pub(crate) loops: LoopPreviews,
     pub(crate) meters: Meters,
     /// Turns for reads that fold a log from its beginning.
     pub(crate) deep_reads: Semaphore,
@@ -132,7 +133,8 @@ impl ServerState {
         let hub = PreviewHub::counting(meters.previews_dropped.clone());
         let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
         let deep_reads = Semaphore::new(MAX_DEEP_READS);
-        Arc::new(Self { config, previews, callbacks: Rate::default(), meters, deep_reads })
+        let (callbacks, loops) = (Rate::default(), LoopPreviews::default());
+        Arc::new(Self { config, previews, callbacks, loops, meters, deep_reads })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -7,7 +7,10 @@ use crate::trouble::Trouble;
 use tenure_store::{Error, Kind};
 
 /// The version of the tables that this release reads and writes.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
+
+/// Each brings the tables to the next version, the first one from version 1.
+const STEPS: [&str; VERSION as usize - 1] = [include_str!("schema_1_to_2.sql")];
 
 /// Brings the database to [`VERSION`]. Two processes may do it at once: the row of the version is
 /// locked, and the second one finds everything done.
@@ -22,7 +25,14 @@ pub(crate) async fn migrate(link: &Link) -> Result<(), Trouble> {
     link.plain("BEGIN; SET LOCAL lock_timeout = '60s'").await?;
     let version: i64 = link.one(sql::LOCK_VERSION, params![]).await?.get(0);
     if !check(version)? {
-        link.plain(include_str!("schema.sql")).await?;
+        match usize::try_from(version) {
+            Ok(from @ 1..) => {
+                for step in &STEPS[from - 1..] {
+                    link.plain(step).await?;
+                }
+            }
+            Ok(0) | Err(_) => link.plain(include_str!("schema.sql")).await?,
+        }
         link.run(sql::SET_VERSION, params![VERSION]).await?;
     }
     link.plain("COMMIT").await?;

@@ -22,13 +22,13 @@ use crate::{migrate, statements};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
-    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, NodeId, SessionId, TenantId,
+    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, Millis, NodeId, SessionId, TenantId,
     Timestamp, stored,
 };
 use tenure_store::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode, NewSession, Node, PastLease, Receipt,
-    Remembered, SessionQuery, SessionView, Store,
+    EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode, NewSession, Node, PastLease, QueueDepth,
+    Receipt, Remembered, Renewed, SessionQuery, SessionView, Store,
 };
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -245,6 +245,14 @@ impl Store for Postgres {
         transact!(self, tx => leases::release(&mut tx, lease).await)
     }
 
+    async fn renew(&self, lease: &Lease, span: Millis) -> Result<Renewed, Error> {
+        transact!(self, tx => leases::renew(&mut tx, lease, span).await)
+    }
+
+    async fn queue_depth(&self, tenant: &TenantId, queue: &str) -> Result<QueueDepth, Error> {
+        read!(self, link => leases::depth(&link, tenant, queue).await)
+    }
+
     async fn register(&self, node: NewNode) -> Result<(), Error> {
         transact!(self, tx => nodes::register(&mut tx, &node).await)
     }
@@ -258,7 +266,8 @@ impl Store for Postgres {
     }
 
     async fn sweep(&self, seen: &[(NodeId, u64)]) -> Result<Vec<SessionId>, Error> {
-        if seen.is_empty() && read!(self, link => nodes::orphans(&link).await)?.is_empty() {
+        let now = self.now().await?;
+        if seen.is_empty() && read!(self, link => nodes::orphans(&link, now).await)?.is_empty() {
             return Ok(Vec::new());
         }
         transact!(self, tx => nodes::sweep(&mut tx, seen).await)

@@ -124,6 +124,7 @@ pub(crate) struct StoredView {
     archived_at: Option<Timestamp>,
     inbox_len: u64,
     queued_at: i64,
+    queue: Option<String>,
     queue_position: Option<u64>,
 }
 
@@ -141,6 +142,7 @@ impl StoredView {
             archived_at: row.get::<_, Option<i64>>(8).map(Timestamp),
             inbox_len: count(row, 9),
             queued_at: row.get(10),
+            queue: row.get(11),
             queue_position: None,
         }
     }
@@ -148,8 +150,15 @@ impl StoredView {
     /// Counts how many are queued before it.
     pub(crate) async fn with_position(mut self, link: &Link, tenant: &TenantId) -> Result<Self, Trouble> {
         if self.state == State::Queued {
-            let params = params![tenant_text(tenant), self.queued_at, key(self.id.bits()), MAX_QUEUE_COUNT];
-            self.queue_position = Some(count(&link.one(sql::QUEUED_BEFORE, params).await?, 0));
+            let (tenant, at, id) = (tenant_text(tenant), self.queued_at, key(self.id.bits()));
+            let row = match &self.queue {
+                None => link.one(sql::QUEUED_BEFORE, params![tenant, at, id, MAX_QUEUE_COUNT]).await?,
+                Some(queue) => {
+                    let params = params![tenant, at, id, MAX_QUEUE_COUNT, queue.as_str()];
+                    link.one(sql::QUEUED_BEFORE_OF_LOOPS, params).await?
+                }
+            };
+            self.queue_position = Some(count(&row, 0));
         }
         Ok(self)
     }

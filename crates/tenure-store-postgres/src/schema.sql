@@ -24,6 +24,11 @@
 --   page (HOT): half of each page is left free for that. sessions.phase, heads.wake_at and
 --   heads.condition are therefore only true while state >= 2.
 --
+-- External loops
+--   heads.queue names who may lease a session: NULL for workers, else the queue of external loops; an
+--   urgent input empties it until the session parks or yields. Their leases belong to node 0, which is in
+--   no row of nodes; while one is out, wake_at is when it ends.
+--
 -- Guarantees
 --   Every write of a lease's holder begins with an UPDATE of heads that names (shard, id, epoch, nonce,
 --   state = 1); no row means that the lease is gone (hazards Z-02, Z-05).
@@ -53,9 +58,11 @@ CREATE TABLE heads (
   state_since bigint NOT NULL,
   condition   uuid,
   granted     bigint,
+  queue       text COLLATE "C",
   PRIMARY KEY (shard, id)
 ) WITH (fillfactor = 50);
-CREATE INDEX heads_queue ON heads (tenant, queued_at, id) WHERE state = 0;
+CREATE INDEX heads_queue ON heads (tenant, queued_at, id) WHERE state = 0 AND queue IS NULL;
+CREATE INDEX heads_loops ON heads (tenant, queue, queued_at, id) WHERE state = 0 AND queue IS NOT NULL;
 CREATE INDEX heads_node ON heads (node) WHERE state = 1;
 CREATE INDEX heads_timer ON heads (wake_at) WHERE state = 2 AND wake_at IS NOT NULL;
 CREATE INDEX heads_condition ON heads (condition, tenant, state_since) WHERE state = 2 AND condition IS NOT NULL;

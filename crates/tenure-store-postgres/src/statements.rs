@@ -14,7 +14,7 @@ macro_rules! view {
     ($rest:literal) => {
         concat!(
             "SELECT s.id, s.body, s.metadata, h.state, h.epoch, h.node, h.state_since, s.updated_at, s.archived_at, ",
-            "h.inbox_tail - h.consumed, h.queued_at FROM sessions s JOIN heads h ON h.shard = s.shard AND h.id = s.id ",
+            "h.inbox_tail - h.consumed, h.queued_at, h.queue FROM sessions s JOIN heads h ON h.shard = s.shard AND h.id = s.id ",
             $rest
         )
     };
@@ -57,13 +57,15 @@ statements! {
     RAISE_CEILING = "UPDATE meta SET value = greatest(value, $1) WHERE key = 'now'";
 
     NEW_HEAD = "INSERT INTO heads (shard, id, tenant, state, epoch, leased_seq, claims, inbox_tail, consumed, urgent, last_seq, \
-                queued_at, wake_at, state_since) VALUES ($1, $2, $3, 2, 0, 0, 0, 0, 0, 0, $4, $5, $6, $5) \
+                queued_at, wake_at, state_since, queue) VALUES ($1, $2, $3, 2, 0, 0, 0, 0, 0, 0, $4, $5, $6, $5, $7) \
                 ON CONFLICT (shard, id) DO NOTHING";
     NEW_SESSION = "INSERT INTO sessions (shard, id, tenant, agent, environment, created_at, updated_at, phase, metadata, body) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     LOCK_HEAD = "SELECT state, inbox_tail, consumed, delivered FROM heads WHERE shard = $1 AND id = $2 AND tenant = $3 FOR UPDATE";
     BODY = "SELECT body FROM sessions WHERE shard = $1 AND id = $2";
+    /// Something urgent is for the workers, whatever loop the session has.
     TAKE_INPUTS = "UPDATE heads SET inbox_tail = $3, urgent = greatest(urgent, $4), delivered = $5, \
+                   queue = CASE WHEN $4 > 0 THEN NULL ELSE queue END, \
                    state = CASE WHEN state = 2 THEN 0 ELSE state END, \
                    queued_at = CASE WHEN state = 2 THEN $6 ELSE queued_at END, \
                    state_since = CASE WHEN state = 2 THEN $6 ELSE state_since END WHERE shard = $1 AND id = $2";
@@ -93,8 +95,8 @@ statements! {
                   AS e (seq, id, at, step, body, payload)";
     NEW_ANSWERS = "INSERT INTO answers (shard, session, call, seq) SELECT $1, $2, a.call, a.seq \
                    FROM unnest($3::uuid[], $4::bigint[]) AS a (call, seq)";
-    PARK = end_lease!("true", "state = 2, claims = 0, wake_at = $5, condition = $6, granted = NULL");
-    YIELD = end_lease!("true", "state = 0, queued_at = $3, claims = greatest(h.claims - 1, 0)");
+    PARK = end_lease!("true", "state = 2, claims = 0, wake_at = $5, condition = $6, granted = NULL, queue = $7");
+    YIELD = end_lease!("true", "state = 0, queued_at = $3, claims = greatest(h.claims - 1, 0), queue = CASE WHEN h.urgent > h.consumed THEN NULL ELSE $5 END");
     END = end_lease!("true", "state = 3, wake_at = NULL, consumed = h.inbox_tail");
 
     RELEASE = end_lease!("epoch = $5 AND nonce = $6", "state = 0, queued_at = $3, epoch = h.epoch + 1, claims = greatest(h.claims - 1, 0)");
@@ -111,12 +113,20 @@ statements! {
 
     /// Steps from tenant to tenant, the ones after `$1` up to `$2`, and takes the oldest of each.
     QUEUE = "WITH RECURSIVE turn (tenant, place) AS ( \
-             (SELECT tenant, 1 FROM heads WHERE state = 0 AND tenant > $1 ORDER BY tenant LIMIT 1) \
-             UNION ALL SELECT (SELECT h.tenant FROM heads h WHERE h.state = 0 AND h.tenant > turn.tenant ORDER BY h.tenant LIMIT 1), place + 1 \
+             (SELECT tenant, 1 FROM heads WHERE state = 0 AND queue IS NULL AND tenant > $1 ORDER BY tenant LIMIT 1) \
+             UNION ALL SELECT (SELECT h.tenant FROM heads h WHERE h.state = 0 AND h.queue IS NULL AND h.tenant > turn.tenant ORDER BY h.tenant LIMIT 1), place + 1 \
              FROM turn WHERE turn.tenant IS NOT NULL AND place < $3) \
              SELECT q.shard, q.id, turn.tenant, q.claims, q.claim_id FROM turn, LATERAL ( \
-             SELECT shard, id, claims, claim_id, queued_at FROM heads WHERE state = 0 AND tenant = turn.tenant AND ($4 OR claims < $5) \
+             SELECT shard, id, claims, claim_id, queued_at FROM heads WHERE state = 0 AND queue IS NULL AND tenant = turn.tenant AND ($4 OR claims < $5) \
              ORDER BY queued_at, id LIMIT $3) q WHERE turn.tenant IS NOT NULL AND ($2::text IS NULL OR turn.tenant <= $2) ORDER BY turn.place, q.queued_at, q.id";
+    QUEUE_OF_LOOPS = "SELECT shard, id, tenant, claims, claim_id FROM heads WHERE state = 0 AND queue = $2 AND tenant = $1 \
+                      ORDER BY queued_at, id LIMIT $3";
+    /// While an external loop holds a lease, this is when it ends.
+    SET_UNTIL = "UPDATE heads SET wake_at = $3 WHERE shard = $1 AND id = $2 AND state = 1 AND claim_id = $4";
+    RENEW = "UPDATE heads SET wake_at = $5 WHERE shard = $1 AND id = $2 AND epoch = $3 AND nonce = $4 AND state = 1 \
+             RETURNING urgent > consumed";
+    DEPTH = "SELECT count(*), min(queued_at) FROM heads WHERE state = 0 AND tenant = $1 AND queue = $2";
+    DEPTH_LEASED = "SELECT count(*) FROM heads WHERE state = 1 AND node = $3 AND tenant = $1 AND queue = $2";
     HAS_SUSPECT = "SELECT 1 FROM heads WHERE state = 1 AND node = $1 AND claims > $2 LIMIT 1";
     LEASE = "UPDATE heads SET state = 1, epoch = epoch + 1, nonce = $3, node = $4, claim_id = $5, leased_at = $6, leased_seq = last_seq, \
              claims = claims + 1, state_since = $6 WHERE shard = $1 AND id = $2 AND state = 0";
@@ -134,8 +144,8 @@ statements! {
     BURY = "UPDATE nodes SET is_dead = true WHERE shard = 0 AND id = $1 AND beats = $2 AND NOT is_dead";
     RETIRE = "UPDATE nodes SET is_dead = true WHERE shard = 0 AND id = $1";
     OWNED = "SELECT shard, id, epoch, leased_at, urgent > consumed FROM heads WHERE state = 1 AND node = $1 ORDER BY shard, id";
-    ORPHANS = "SELECT shard, id, epoch, node FROM heads h WHERE state = 1 AND NOT EXISTS ( \
-               SELECT 1 FROM nodes n WHERE n.shard = 0 AND n.id = h.node AND NOT n.is_dead) ORDER BY shard, id";
+    ORPHANS = "SELECT shard, id, epoch, node FROM heads h WHERE state = 1 AND CASE WHEN node = $1 THEN wake_at <= $2 ELSE NOT EXISTS ( \
+               SELECT 1 FROM nodes n WHERE n.shard = 0 AND n.id = h.node AND NOT n.is_dead) END ORDER BY shard, id";
     CONTROLS = "SELECT id FROM heads WHERE state = 1 AND node = $1 AND urgent > consumed";
     NODES = "SELECT n.id, n.address, n.label, n.beats, n.beat_at, n.is_dead, \
              (SELECT count(*) FROM heads h WHERE h.state = 1 AND h.node = n.id) FROM nodes n WHERE n.shard = 0 ORDER BY n.id";
@@ -161,7 +171,8 @@ statements! {
     USE_GRANT = "UPDATE heads SET granted = NULL WHERE shard = $1 AND id = $2";
 
     VIEW = view!("WHERE s.shard = $1 AND s.id = $2 AND s.tenant = $3");
-    QUEUED_BEFORE = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND tenant = $1 AND (queued_at, id) < ($2, $3) LIMIT $4) AS before";
+    QUEUED_BEFORE = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND queue IS NULL AND tenant = $1 AND (queued_at, id) < ($2, $3) LIMIT $4) AS before";
+    QUEUED_BEFORE_OF_LOOPS = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND queue = $5 AND tenant = $1 AND (queued_at, id) < ($2, $3) LIMIT $4) AS before";
     VIEWS_ASCENDING = view!("WHERE s.tenant = $1 AND s.id > $2 AND ($3::uuid IS NULL OR s.agent = $3) AND ($4 OR s.archived_at IS NULL) \
                              AND s.created_at >= $5 AND s.created_at < $6 AND ($7 OR (CASE h.state WHEN 0 THEN 'queued' WHEN 1 THEN 'working' ELSE s.phase END) = ANY($8)) \
                              ORDER BY s.id LIMIT $9");
@@ -176,10 +187,10 @@ statements! {
     IDS_BELOW = "SELECT id FROM sessions WHERE tenant = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
     COUNTS = "SELECT state, count(*) FROM heads GROUP BY state";
     /// Steps from tenant to tenant, so that it costs nothing to have many of one.
-    QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS ((SELECT tenant FROM heads WHERE state = 0 ORDER BY tenant LIMIT 1) UNION ALL \
-                    SELECT (SELECT h.tenant FROM heads h WHERE h.state = 0 AND h.tenant > turn.tenant ORDER BY h.tenant LIMIT 1) FROM turn \
+    QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS ((SELECT tenant FROM heads WHERE state = 0 AND queue IS NULL ORDER BY tenant LIMIT 1) UNION ALL \
+                    SELECT (SELECT h.tenant FROM heads h WHERE h.state = 0 AND h.queue IS NULL AND h.tenant > turn.tenant ORDER BY h.tenant LIMIT 1) FROM turn \
                     WHERE turn.tenant IS NOT NULL) \
-                    SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND tenant = turn.tenant)) FROM turn WHERE turn.tenant IS NOT NULL";
+                    SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND queue IS NULL AND tenant = turn.tenant)) FROM turn WHERE turn.tenant IS NOT NULL";
     EVENTS_ASCENDING = events!("WHERE shard = $1 AND session = $2 AND tenant = $3 AND seq > $4 ORDER BY seq LIMIT $5");
     EVENTS_DESCENDING = events!("WHERE shard = $1 AND session = $2 AND tenant = $3 AND seq < $4 ORDER BY seq DESC LIMIT $5");
     EVENT_THAT_ANSWERS = events!("WHERE shard = $1 AND session = $2 AND seq = \

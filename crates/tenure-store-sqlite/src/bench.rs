@@ -15,7 +15,7 @@ use tenure_core::{
     AgentId, AgentRef, Body, EnvironmentId, Event, EventId, LeaseId, NodeId, Origin, Session, SessionId, TenantId,
     Timestamp, apply, stored,
 };
-use tenure_store::{Checkpoint, Claim, Error, Kind, Lease, Leased, NewNode, NewSession, Store, Then};
+use tenure_store::{Checkpoint, Claim, Error, Kind, Lane, Lease, Leased, NewNode, NewSession, Store, Then};
 use tokio::sync::Barrier;
 
 /// Rows of each checkpoint.
@@ -209,7 +209,7 @@ async fn begin(store: &Sqlite, sessions: usize) -> Result<Vec<Leased>, Error> {
     }
     let mut leased = Vec::new();
     while leased.len() < sessions {
-        let claim = Claim { node, id: LeaseId::from_bits(bits()), limit: sessions - leased.len() };
+        let claim = Claim { node, lane: Lane::Workers, id: LeaseId::from_bits(bits()), limit: sessions - leased.len() };
         leased.extend(store.claim(claim).await?);
     }
     Ok(leased)

@@ -176,6 +176,7 @@ pub(crate) struct StoredView {
     archived_at: Option<Timestamp>,
     inbox_len: u64,
     queued_at: Timestamp,
+    queue: Option<String>,
     queue_position: Option<u64>,
 }
 
@@ -193,6 +194,7 @@ impl StoredView {
             inbox_len: count(row, 8)?,
             queued_at: time(row, 9)?,
             id: SessionId::from_bits(bits(row, 10)?),
+            queue: row.get(11)?,
             queue_position: None,
         })
     }
@@ -200,8 +202,13 @@ impl StoredView {
     /// Counts how many are queued before it.
     pub(crate) fn with_position(mut self, connection: &Connection, tenant: &TenantId) -> Result<Self, Error> {
         if self.state == State::Queued {
-            let params = (&tenant.0, self.queued_at.0, key(self.id.bits()), MAX_QUEUE_COUNT);
-            let before: i64 = value(connection, sql::QUEUED_BEFORE, params)?;
+            let (at, id) = (self.queued_at.0, key(self.id.bits()));
+            let before: i64 = match &self.queue {
+                None => value(connection, sql::QUEUED_BEFORE, (&tenant.0, at, id, MAX_QUEUE_COUNT))?,
+                Some(queue) => {
+                    value(connection, sql::QUEUED_BEFORE_OF_LOOPS, (&tenant.0, at, id, MAX_QUEUE_COUNT, queue))?
+                }
+            };
             self.queue_position = Some(before.unsigned_abs());
         }
         Ok(self)

@@ -23,10 +23,16 @@
 -- Lifecycle of heads.state
 --   0 queued -> 1 leased -> 0 queued | 2 parked | 3 ended
 --   2 parked -> 0 queued, by an input or by its time, and by nothing else
---   heads_queue holds queued rows only, heads_timer parked rows that have a time, heads_node leased
+--   heads_queue and heads_loops hold queued rows only, heads_timer parked rows that have a time, heads_node leased
 --   rows, heads_phase parked and ended ones. A commit inside a lease sets no column of any of them:
 --   it changes one row of heads, and adds to events and its unique index (plus events_answers for
 --   a row that answers a call). phase and wake_at are therefore only true while state >= 2.
+--
+-- External loops
+--   heads.queue names who may lease a session: NULL for workers, else the queue of external loops. It
+--   is the queue of the head's body, except that an urgent input empties it until the session parks or
+--   yields, so that workers carry out a cancel. The leases of external loops belong to node 0, which is
+--   in no row of nodes; while one is out, wake_at is when it ends, and a sweep takes it back.
 --
 -- Conditions
 --   heads.condition is what a parked session waits on, set by the commit that parks it and only true
@@ -77,11 +83,13 @@ CREATE TABLE heads (
   metadata    TEXT NOT NULL,
   body        TEXT NOT NULL,
   condition   BLOB,
-  granted     INTEGER
+  granted     INTEGER,
+  queue       TEXT
 ) STRICT;
 CREATE INDEX heads_tenant ON heads (tenant, id);
 CREATE INDEX heads_environment ON heads (environment);
-CREATE INDEX heads_queue ON heads (tenant, queued_at) WHERE state = 0;
+CREATE INDEX heads_queue ON heads (tenant, queued_at) WHERE state = 0 AND queue IS NULL;
+CREATE INDEX heads_loops ON heads (tenant, queue, queued_at) WHERE state = 0 AND queue IS NOT NULL;
 CREATE INDEX heads_node ON heads (node) WHERE state = 1;
 CREATE INDEX heads_timer ON heads (wake_at) WHERE state = 2 AND wake_at IS NOT NULL;
 CREATE INDEX heads_condition ON heads (condition, tenant, state_since) WHERE state = 2 AND condition IS NOT NULL;

@@ -23,13 +23,13 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
-    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, NodeId, SessionId, TenantId,
+    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, Millis, NodeId, SessionId, TenantId,
     Timestamp, stored,
 };
 use tenure_store::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
     EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, MAX_INLINE_BYTES, NewNode, NewSession, Node,
-    PastLease, Receipt, Remembered, SessionQuery, SessionView, Store,
+    PastLease, QueueDepth, Receipt, Remembered, Renewed, SessionQuery, SessionView, Store,
 };
 use tokio::sync::broadcast;
 
@@ -223,6 +223,16 @@ impl Store for Sqlite {
         self.save(move |work| leases::release(work, &lease)).await
     }
 
+    async fn renew(&self, lease: &Lease, span: Millis) -> Result<Renewed, Error> {
+        let lease = lease.clone();
+        self.save(move |work| leases::renew(work, &lease, span)).await
+    }
+
+    async fn queue_depth(&self, tenant: &TenantId, queue: &str) -> Result<QueueDepth, Error> {
+        let (tenant, queue) = (tenant.clone(), queue.to_owned());
+        self.read(move |connection| leases::depth(connection, &tenant, &queue)).await
+    }
+
     async fn register(&self, node: NewNode) -> Result<(), Error> {
         self.save(move |work| nodes::register(work, &node)).await
     }
@@ -236,7 +246,8 @@ impl Store for Sqlite {
     }
 
     async fn sweep(&self, seen: &[(NodeId, u64)]) -> Result<Vec<SessionId>, Error> {
-        if seen.is_empty() && !self.read(nodes::has_orphans).await? {
+        let now = self.parts.clock.now();
+        if seen.is_empty() && !self.read(move |connection| nodes::has_orphans(connection, now)).await? {
             return Ok(Vec::new());
         }
         let seen = seen.to_vec();

@@ -15,7 +15,7 @@ macro_rules! view {
     ($rest:literal) => {
         concat!(
             "SELECT body, metadata, state, epoch, node, state_since, updated_at, archived_at, inbox_tail - consumed, ",
-            "queued_at, id FROM heads ",
+            "queued_at, id, queue FROM heads ",
             $rest
         )
     };
@@ -56,11 +56,12 @@ statements! {
     ADD_META = "UPDATE meta SET value = value + ?2 WHERE key = ?1";
 
     NEW_HEAD = "INSERT INTO heads (id, shard, tenant, agent, environment, created_at, state, phase, epoch, claims, \
-                inbox_tail, consumed, urgent, last_seq, queued_at, wake_at, state_since, updated_at, metadata, body) \
-                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 2, ?7, 0, 0, 0, 0, 0, ?8, ?9, ?10, ?9, ?9, ?11, ?12)";
+                inbox_tail, consumed, urgent, last_seq, queued_at, wake_at, state_since, updated_at, metadata, body, queue) \
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 2, ?7, 0, 0, 0, 0, 0, ?8, ?9, ?10, ?9, ?9, ?11, ?12, ?13)";
     HAS_HEAD = "SELECT 1 FROM heads WHERE id = ?1";
     HEAD_FOR_INPUT = "SELECT body, state, inbox_tail, consumed FROM heads WHERE id = ?1 AND tenant = ?2";
-    TAKE_INPUTS = "UPDATE heads SET inbox_tail = ?2, urgent = max(urgent, ?3) WHERE id = ?1";
+    /// Something urgent is for the workers, whatever loop the session has.
+    TAKE_INPUTS = "UPDATE heads SET inbox_tail = ?2, urgent = max(urgent, ?3), queue = iif(?3 > 0, NULL, queue) WHERE id = ?1";
     QUEUE_PARKED = queue!(" WHERE id = ?2 AND state = 2");
     ARCHIVE_HEAD = "UPDATE heads SET archived_at = coalesce(archived_at, ?2), updated_at = ?2 WHERE id = ?1";
 
@@ -81,18 +82,27 @@ statements! {
                   RETURNING inbox_tail, consumed";
     FENCE_STATE = "SELECT state, epoch, nonce, commit_id, last_seq, inbox_tail, consumed FROM heads WHERE id = ?1";
     PARK = "UPDATE heads SET state = 2, nonce = NULL, node = NULL, claims = 0, phase = ?2, wake_at = ?3, state_since = ?4, \
-            condition = ?5, granted = NULL WHERE id = ?1";
-    YIELD = queue!(", nonce = NULL, node = NULL, claims = max(claims - 1, 0) WHERE id = ?2");
+            condition = ?5, granted = NULL, queue = ?6 WHERE id = ?1";
+    YIELD = queue!(", nonce = NULL, node = NULL, claims = max(claims - 1, 0), \
+                    queue = iif(urgent > consumed, NULL, ?3) WHERE id = ?2");
     END = "UPDATE heads SET state = 3, nonce = NULL, node = NULL, phase = ?2, wake_at = NULL, state_since = ?3, consumed = inbox_tail, \
            archived_at = coalesce(archived_at, ?4) WHERE id = ?1";
     NEW_EVENT = "INSERT INTO events (session, seq, shard, tenant, id, at, step, answers, body, blob) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
-    NEXT_TENANT = "SELECT tenant FROM heads WHERE state = 0 AND tenant > ?1 ORDER BY tenant LIMIT 1";
-    FIRST_TENANT = "SELECT tenant FROM heads WHERE state = 0 ORDER BY tenant LIMIT 1";
+    NEXT_TENANT = "SELECT tenant FROM heads WHERE state = 0 AND queue IS NULL AND tenant > ?1 ORDER BY tenant LIMIT 1";
+    FIRST_TENANT = "SELECT tenant FROM heads WHERE state = 0 AND queue IS NULL ORDER BY tenant LIMIT 1";
     /// Suspects come only where `?3` says so.
-    QUEUE_OF_TENANT = "SELECT id, claims, claim_id FROM heads WHERE state = 0 AND tenant = ?1 AND (?3 OR claims < ?4) \
+    QUEUE_OF_TENANT = "SELECT id, claims, claim_id FROM heads WHERE state = 0 AND queue IS NULL AND tenant = ?1 AND (?3 OR claims < ?4) \
                        ORDER BY queued_at, rowid LIMIT ?2";
+    QUEUE_OF_LOOPS = "SELECT id, claims, claim_id FROM heads WHERE state = 0 AND queue = ?2 AND tenant = ?1 \
+                      ORDER BY queued_at, rowid LIMIT ?3";
+    /// While an external loop holds a lease, this is when it ends.
+    SET_UNTIL = "UPDATE heads SET wake_at = ?2 WHERE id = ?1";
+    RENEW = "UPDATE heads SET wake_at = ?4 WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND state = 1 RETURNING urgent > consumed";
+    EXPIRED = "SELECT id FROM heads WHERE state = 1 AND node = ?1 AND wake_at <= ?2";
+    DEPTH = "SELECT count(*), min(queued_at) FROM heads WHERE state = 0 AND tenant = ?1 AND queue = ?2";
+    DEPTH_LEASED = "SELECT count(*) FROM heads WHERE state = 1 AND node = ?3 AND tenant = ?1 AND queue = ?2";
     HAS_SUSPECT = "SELECT 1 FROM heads WHERE state = 1 AND node = ?1 AND claims > ?2 LIMIT 1";
     LEASE = "UPDATE heads SET state = 1, epoch = epoch + 1, nonce = ?2, node = ?3, claim_id = ?4, leased_at = ?5, \
              leased_seq = last_seq, claims = claims + 1, state_since = ?5 WHERE id = ?1 AND state = 0 \
@@ -150,7 +160,9 @@ statements! {
     USE_GRANT = "UPDATE heads SET granted = NULL WHERE id = ?1";
 
     VIEW = view!("WHERE id = ?1 AND tenant = ?2");
-    QUEUED_BEFORE = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND tenant = ?1 AND queued_at <= ?2 \
+    QUEUED_BEFORE = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND queue IS NULL AND tenant = ?1 AND queued_at <= ?2 \
+                     AND (queued_at, rowid) < (?2, (SELECT rowid FROM heads WHERE id = ?3)) LIMIT ?4)";
+    QUEUED_BEFORE_OF_LOOPS = "SELECT count(*) FROM (SELECT 1 FROM heads WHERE state = 0 AND queue = ?5 AND tenant = ?1 AND queued_at <= ?2 \
                      AND (queued_at, rowid) < (?2, (SELECT rowid FROM heads WHERE id = ?3)) LIMIT ?4)";
     VIEWS_ASCENDING = view!("WHERE tenant = ?1 AND id > ?2 AND (?3 IS NULL OR agent = ?3) AND (?4 OR archived_at IS NULL) \
                              AND created_at >= ?5 AND created_at < ?6 AND (?7 OR instr(?8, iif(state >= 2, phase, iif(state, 'working', 'queued')) || ' ')) \
@@ -164,12 +176,14 @@ statements! {
     VIEWS_OF_PHASE_DESCENDING = view!("WHERE state >= 2 AND tenant = ?1 AND phase = ?7 AND id < ?2 AND (?3 IS NULL OR agent = ?3) \
                                        AND (?4 OR archived_at IS NULL) AND created_at >= ?5 AND created_at < ?6 ORDER BY id DESC LIMIT ?8");
     IDS_NEWEST_FIRST = "SELECT id FROM heads WHERE tenant = ?1 ORDER BY id DESC";
-    COUNT_QUEUED = "SELECT count(*) FROM heads WHERE state = 0";
+    /// In two parts, each from its own index.
+    COUNT_QUEUED = "SELECT sum(n) FROM (SELECT count(*) AS n FROM heads WHERE state = 0 AND queue IS NULL \
+                    UNION ALL SELECT count(*) FROM heads WHERE state = 0 AND queue IS NOT NULL)";
     /// Steps from tenant to tenant, so that it costs nothing to have many of one.
-    QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS (SELECT min(tenant) FROM heads WHERE state = 0 UNION ALL \
-                    SELECT (SELECT min(tenant) FROM heads WHERE state = 0 AND tenant > turn.tenant) FROM turn \
+    QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS (SELECT min(tenant) FROM heads WHERE state = 0 AND queue IS NULL UNION ALL \
+                    SELECT (SELECT min(tenant) FROM heads WHERE state = 0 AND queue IS NULL AND tenant > turn.tenant) FROM turn \
                     WHERE turn.tenant IS NOT NULL) \
-                    SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND tenant = turn.tenant)) FROM turn";
+                    SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND queue IS NULL AND tenant = turn.tenant)) FROM turn";
     COUNT_LEASED = "SELECT count(*) FROM heads WHERE state = 1";
     EVENTS_ASCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4");
     EVENTS_DESCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4");
@@ -262,6 +276,13 @@ mod tests {
             LEASE,
             LEASES_OF_CLAIM,
             NOTE_LEASE,
+            QUEUE_OF_LOOPS,
+            SET_UNTIL,
+            RENEW,
+            EXPIRED,
+            DEPTH,
+            DEPTH_LEASED,
+            QUEUED_BEFORE_OF_LOOPS,
             FORGET_LEASES,
             LEASES,
             LEASE_NOW,

@@ -15,6 +15,7 @@ pub mod fence;
 pub mod fixture;
 pub mod heartbeat;
 pub mod idempotency;
+pub mod lanes;
 pub mod large;
 pub mod leases;
 pub mod nodes;
@@ -77,6 +78,9 @@ macro_rules! conformance {
                 a_second_release_does_nothing;
             heartbeat: a_heartbeat_counts, z_03_leases_that_nobody_holds_are_queued_again, lost_leases_are_reported,
                 urgent_inputs_reach_the_holder, a_dead_node_is_told;
+            lanes: each_lane_gets_its_own, the_depth_of_a_queue_is_known, a_lease_that_is_not_renewed_is_taken_back,
+                only_time_ends_the_lease_of_a_loop, something_urgent_goes_to_the_workers,
+                a_yield_does_not_take_something_urgent_along;
             leases: a_lease_is_told_from_its_claim_to_its_end, each_lease_says_how_it_ended, an_end_is_told_once,
                 leases_are_read_in_pages, old_leases_are_forgotten, the_leases_of_a_deleted_session_are_gone;
             sweep: a_silent_node_dies_and_its_sessions_are_queued, z_24_a_node_that_beat_meanwhile_lives,
@@ -138,6 +142,7 @@ mod tests {
             include_str!("conformance/fence.rs"),
             include_str!("conformance/heartbeat.rs"),
             include_str!("conformance/idempotency.rs"),
+            include_str!("conformance/lanes.rs"),
             include_str!("conformance/large.rs"),
             include_str!("conformance/leases.rs"),
             include_str!("conformance/nodes.rs"),

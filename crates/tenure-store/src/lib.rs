@@ -16,6 +16,7 @@
 
 mod condition;
 mod error;
+mod lane;
 mod lease_log;
 mod port;
 
@@ -24,5 +25,6 @@ pub mod memory;
 
 pub use condition::{Admit, ConditionView, Conditions, Released};
 pub use error::{Error, Kind};
+pub use lane::{EXTERNAL, Lane, QueueDepth, Renewed};
 pub use lease_log::{KEPT_EPOCHS, LeaseEnd, LeaseQuery, PastEnd, PastLease};
 pub use port::*;

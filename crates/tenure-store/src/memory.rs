@@ -6,10 +6,10 @@
 mod conditions;
 
 use crate::{
-    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
-    EventQuery, Hint, Idempotency, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, Leased, MAX_EVENT_BYTES, MAX_PAGE,
-    NewNode, NewSession, Node, Notes, Order, PastEnd, PastLease, Receipt, SUSPECT_AFTER, SessionQuery, SessionView,
-    State, Store,
+    Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, EXTERNAL,
+    Error, EventQuery, Hint, Idempotency, KEPT_EPOCHS, Kind, Lane, Lease, LeaseEnd, LeaseQuery, Leased,
+    MAX_EVENT_BYTES, MAX_PAGE, NewNode, NewSession, Node, Notes, Order, PastEnd, PastLease, QueueDepth, Receipt,
+    Renewed, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
@@ -71,6 +71,10 @@ struct Head {
     past: VecDeque<PastLease>,
     commit: Option<LeaseId>,
     claims: u32,
+    /// The queue of external loops that may lease it; `None` for workers.
+    queue: Option<String>,
+    /// When the lease of an external loop ends.
+    until: Timestamp,
     /// Let go in this generation of the condition that it waited on.
     granted: Option<u64>,
     inbox: VecDeque<(u64, Input)>,
@@ -224,6 +228,7 @@ impl Data {
     fn view(&self, head: &Head) -> SessionView {
         let is_before = |other: &&Head| {
             other.state == State::Queued
+                && other.queue == head.queue
                 && other.session.tenant == head.session.tenant
                 && (other.queued_at, other.place) < (head.queued_at, head.place)
         };
@@ -288,6 +293,7 @@ impl Data {
             head.tail += 1;
             if input.body.is_urgent() {
                 head.urgent = head.tail;
+                head.queue = None;
                 hints.push(Hint::Control(id));
             }
             head.inbox.push_back((head.tail, input));
@@ -330,11 +336,16 @@ impl Data {
     }
 
     /// Whom to lease: one session of each tenant after the other, oldest first; of suspects one.
-    fn choose(&mut self, node: NodeId, limit: usize) -> Vec<SessionId> {
+    fn choose(&mut self, node: NodeId, lane: &Lane, limit: usize) -> Vec<SessionId> {
         let is_held = |head: &Head| head.lease.is_some_and(|(owner, _)| owner == node) && head.claims > SUSPECT_AFTER;
-        let mut may_take_suspect = !self.heads.values().any(is_held);
+        let is_wanted = |head: &Head| match lane {
+            Lane::Workers => head.queue.is_none(),
+            Lane::Queue { tenant, name, .. } => head.queue.as_ref() == Some(name) && head.session.tenant == *tenant,
+        };
+        // Each lease of an external loop lives and dies alone.
+        let mut may_take_suspect = *lane != Lane::Workers || !self.heads.values().any(is_held);
         let mut queues: BTreeMap<TenantId, Vec<(u64, SessionId)>> = BTreeMap::new();
-        for (id, head) in self.heads.iter().filter(|(_, head)| head.state == State::Queued) {
+        for (id, head) in self.heads.iter().filter(|(_, head)| head.state == State::Queued && is_wanted(head)) {
             queues.entry(head.session.tenant.clone()).or_default().push((head.place, *id));
         }
         let mut order: VecDeque<(TenantId, VecDeque<(u64, SessionId)>)> = VecDeque::new();
@@ -351,7 +362,7 @@ impl Data {
             let Some((_, id)) = queue.pop_front() else { continue };
             let is_suspect = self.heads.get(&id).is_some_and(|head| head.claims >= SUSPECT_AFTER);
             if !is_suspect || may_take_suspect {
-                may_take_suspect &= !is_suspect;
+                may_take_suspect &= !is_suspect || *lane != Lane::Workers;
                 chosen.push(id);
                 self.turn = Some(tenant.clone());
             }
@@ -434,6 +445,7 @@ impl Data {
         if !is_held {
             head.lease = None;
             head.state_since = now;
+            head.queue = if head.is_urgent() { None } else { head.session.queue.clone() };
         }
         let inbox = if is_held { head.waiting() } else { Vec::new() };
         Ok((Committed { is_held, inbox, now }, hints))
@@ -489,6 +501,8 @@ impl Store for Memory {
         }
         let now = data.now;
         let head = Head {
+            queue: session.queue.clone(),
+            until: now,
             session,
             metadata,
             state: State::Parked,
@@ -556,7 +570,7 @@ impl Store for Memory {
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Leased>, Error> {
         let mut data = self.lock();
-        if !data.is_alive(claim.node) {
+        if claim.node != EXTERNAL && !data.is_alive(claim.node) {
             return Err(Error::new(Kind::Fenced, format!("node {} is dead or not registered", claim.node)));
         }
         let is_of_claim =
@@ -567,7 +581,7 @@ impl Store for Memory {
         let mut ids: Vec<(SessionId, Option<LeaseId>)> = given.into_iter().map(|(_, id)| (id, None)).collect();
         if ids.is_empty() {
             let now = data.now;
-            for (place, id) in (1u128..).zip(data.choose(claim.node, claim.limit.min(MAX_PAGE))) {
+            for (place, id) in (1u128..).zip(data.choose(claim.node, &claim.lane, claim.limit.min(MAX_PAGE))) {
                 let head = data.heads.get_mut(&id).ok_or_else(|| missing(id))?;
                 ids.push((id, head.claim));
                 head.state = State::Leased;
@@ -578,6 +592,9 @@ impl Store for Memory {
                 head.lease = Some((claim.node, nonce));
                 head.claim = Some(claim.id);
                 head.leased_at = now;
+                if let Lane::Queue { span, .. } = claim.lane {
+                    head.until = now.after(span);
+                }
                 head.leased_seq = head.session.last_seq;
                 head.state_since = now;
             }
@@ -607,6 +624,31 @@ impl Store for Memory {
         self.hint(Hint::Session(lease.session));
         self.hint(Hint::Runnable);
         Ok(())
+    }
+
+    async fn renew(&self, lease: &Lease, span: Millis) -> Result<Renewed, Error> {
+        let mut data = self.lock();
+        let until = data.now.after(span);
+        let head = data.heads.get_mut(&lease.session).filter(|head| head.is_fenced_by(lease));
+        let Some(head) = head else {
+            let message = format!("the lease of session {} with epoch {} is gone", lease.session, lease.epoch);
+            return Err(Error::new(Kind::Fenced, message));
+        };
+        head.until = until;
+        Ok(Renewed { until, is_urgent: head.is_urgent() })
+    }
+
+    async fn queue_depth(&self, tenant: &TenantId, queue: &str) -> Result<QueueDepth, Error> {
+        let data = self.lock();
+        let of_queue = |head: &&Head| head.session.tenant == *tenant && head.queue.as_deref() == Some(queue);
+        let queued: Vec<&Head> =
+            data.heads.values().filter(of_queue).filter(|head| head.state == State::Queued).collect();
+        let is_leased = |head: &&Head| head.lease.is_some_and(|(node, _)| node == EXTERNAL);
+        Ok(QueueDepth {
+            queued: queued.len() as u64,
+            oldest: queued.iter().map(|head| head.queued_at).min(),
+            leased: data.heads.values().filter(of_queue).filter(is_leased).count() as u64,
+        })
     }
 
     async fn register(&self, node: NewNode) -> Result<(), Error> {
@@ -674,7 +716,10 @@ impl Store for Memory {
                 node.is_dead = true;
             }
         }
-        let is_orphan = |head: &&Head| head.lease.is_some_and(|(node, _)| !data.is_alive(node));
+        let is_orphan = |head: &&Head| {
+            let has_ended = |node| if node == EXTERNAL { head.until <= data.now } else { !data.is_alive(node) };
+            head.lease.is_some_and(|(node, _)| has_ended(node))
+        };
         let orphans: Vec<SessionId> = data.heads.values().filter(is_orphan).map(|head| head.session.id).collect();
         orphans.iter().for_each(|id| data.take_back(*id, LeaseEnd::Lost));
         drop(data);

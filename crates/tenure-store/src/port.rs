@@ -1,11 +1,11 @@
 //! The operations and what they carry.
 
-use crate::{Conditions, Error, Kind, LeaseQuery, PastLease};
+use crate::{Conditions, Error, Kind, Lane, LeaseQuery, PastLease, QueueDepth, Renewed};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, NodeId, Session, SessionId,
-    TenantId, Timestamp,
+    Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, LeaseId, Millis, NodeId, Session,
+    SessionId, TenantId, Timestamp,
 };
 use tokio::sync::broadcast;
 
@@ -45,6 +45,13 @@ pub trait Store: Conditions {
     /// of the same commit id after a lost reply succeeds without doing anything (hazard Z-20).
     async fn commit(&self, checkpoint: Checkpoint) -> Result<Committed, Error>;
 
+    /// Keeps a lease of an external loop for `span` milliseconds from now on; a lease that is gone is
+    /// [`Kind::Fenced`].
+    async fn renew(&self, lease: &Lease, span: Millis) -> Result<Renewed, Error>;
+
+    /// How much waits in a queue of external loops, and how much of it is leased.
+    async fn queue_depth(&self, tenant: &TenantId, queue: &str) -> Result<QueueDepth, Error>;
+
     /// Gives a lease back without new events; the session is queued again. A lease that is gone
     /// already is not an error.
     async fn release(&self, lease: &Lease) -> Result<(), Error>;
@@ -60,7 +67,8 @@ pub trait Store: Conditions {
     async fn controls(&self, node: NodeId) -> Result<Vec<SessionId>, Error>;
 
     /// Declares nodes dead whose counter is still the one that was seen, and queues their sessions
-    /// with a raised epoch. Also takes back leases of nodes that are unknown or dead already.
+    /// with a raised epoch. Also takes back leases of nodes that are unknown or dead already, and those
+    /// of external loops whose time is over.
     /// Returns the sessions.
     async fn sweep(&self, seen: &[(NodeId, u64)]) -> Result<Vec<SessionId>, Error>;
 
@@ -279,8 +287,10 @@ pub struct Lease {
 /// A request for leases.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Who asks; must be registered and alive in the same transaction.
+    /// Who asks; must be registered and alive in the same transaction. [`crate::EXTERNAL`] for an external loop.
     pub node: NodeId,
+    /// What it asks for.
+    pub lane: Lane,
     /// Made by the asker, so that a lost reply can be asked for again; also the seed of the nonces.
     pub id: LeaseId,
     /// Most leases.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::condition::{Admission, Condition, Report, Settlement};
 use tenure_core::{
-    Agent, AgentId, ConditionId, Environment, EnvironmentId, Event, Input, NodeId, SessionId, TenantId, Timestamp,
+    Agent, AgentId, ConditionId, Environment, EnvironmentId, Event, Input, Millis, NodeId, SessionId, TenantId,
+    Timestamp,
 };
 use tenure_store::{
     Admit, Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, ConditionView, Conditions, Counts, Created,
     Delivered, Delivery, Due, Error, EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode,
-    NewSession, Node, PastLease, Released, Remembered, SessionQuery, SessionView, Store,
+    NewSession, Node, PastLease, QueueDepth, Released, Remembered, Renewed, SessionQuery, SessionView, Store,
 };
 use tenure_telemetry::{Histogram, Registry, Spec, buckets};
 use tokio::sync::broadcast;
@@ -85,6 +86,8 @@ pass_on! {
         deliver(delivery: Delivery) -> Delivered;
         claim(claim: Claim) -> Vec<Leased>;
         commit(checkpoint: Checkpoint) -> Committed;
+        renew(lease: &Lease, span: Millis) -> Renewed;
+        queue_depth(tenant: &TenantId, queue: &str) -> QueueDepth;
         release(lease: &Lease) -> ();
         register(node: NewNode) -> ();
         heartbeat(beat: Beat) -> BeatReply;

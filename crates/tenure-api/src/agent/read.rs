@@ -3,6 +3,7 @@
 use super::tool;
 use crate::error::Code;
 use crate::fields::{Fields, Problem, change_metadata, text};
+use crate::lease::{EXTERNAL_MODEL, MAX_QUEUE_NAME, check_queue};
 use crate::limits::LimitsChange;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub struct AgentChange {
     limits: LimitsChange,
     policies: Option<PoliciesChange>,
     metadata: BTreeMap<String, Option<String>>,
+    run_loop: Option<Loop>,
 }
 
 impl AgentChange {
@@ -68,14 +70,6 @@ impl AgentChange {
             let text = |_| fields.text(name, max).map(|text| text.filter(|text| !text.is_empty()));
             fields.change(name).map(text).transpose()
         };
-        if let Some(run_loop) = fields.text("loop", 32)?
-            && run_loop != "built_in"
-        {
-            return Err(Problem::new(
-                Code::UnsupportedFeature,
-                format!("{}: only built_in is served yet", fields.path("loop")),
-            ));
-        }
         let name = match fields.get("name") {
             Some(_) => Some(fields.required_text("name", MAX_NAME)?),
             None => None,
@@ -95,6 +89,7 @@ impl AgentChange {
             limits,
             policies: fields.inner("policies")?.map(|policies| PoliciesChange::read(&policies)).transpose()?,
             metadata: fields.metadata()?,
+            run_loop: fields.get("loop").map(|value| read_loop(value, &fields.path("loop"))).transpose()?,
         })
     }
 
@@ -110,7 +105,12 @@ impl AgentChange {
             tenant,
             name: self.name.clone().ok_or_else(|| missing("name"))?,
             description: None,
-            model: self.model.clone().ok_or_else(|| missing("model"))?,
+            model: match (&self.model, &self.run_loop) {
+                (Some(model), _) => model.clone(),
+                // It calls models itself, and says which when it reports their use.
+                (None, Some(Loop::External { .. })) => EXTERNAL_MODEL.to_owned(),
+                (None, Some(Loop::BuiltIn) | None) => return Err(missing("model")),
+            },
             fallback_models: Vec::new(),
             system: None,
             tools: Vec::new(),
@@ -131,8 +131,20 @@ impl AgentChange {
     /// # Errors
     /// When the result breaks a bound.
     pub fn apply(self, agent: &mut Agent) -> Result<(), Problem> {
-        let Self { version: _, model, name, description, system, tools, fallback_models, limits, policies, metadata } =
-            self;
+        let Self {
+            version: _,
+            model,
+            name,
+            description,
+            system,
+            tools,
+            fallback_models,
+            limits,
+            policies,
+            metadata,
+            run_loop,
+        } = self;
+        agent.run_loop = run_loop.unwrap_or_else(|| agent.run_loop.clone());
         agent.model = model.unwrap_or_else(|| agent.model.clone());
         agent.name = name.unwrap_or_else(|| agent.name.clone());
         agent.description = description.unwrap_or_else(|| agent.description.clone());
@@ -157,6 +169,12 @@ impl AgentChange {
             .collect()
     }
 
+    /// Whether the loop is external after the change of `base`: then its models are none of ours.
+    pub fn is_external(&self, base: Option<&Agent>) -> bool {
+        let run_loop = self.run_loop.as_ref().or(base.map(|agent| &agent.run_loop));
+        run_loop.is_some_and(|run_loop| run_loop.queue().is_some())
+    }
+
     /// Whether a limit of money is asked for.
     pub fn limits_money(&self) -> bool {
         self.limits.limits_money()
@@ -165,6 +183,26 @@ impl AgentChange {
     /// Drops the limit of money, which cannot bind for a model without a price.
     pub fn without_money(agent: &mut Agent) {
         agent.limits.cost_usd_micros = None;
+    }
+}
+
+/// `"built_in"`, or an object with the type and, for `external`, the queue.
+fn read_loop(value: &Value, path: &str) -> Result<Loop, Problem> {
+    if let Value::String(word) = value {
+        return match word.as_str() {
+            "built_in" => Ok(Loop::BuiltIn),
+            _ => Err(Problem::invalid(path, r#"expected "built_in" or {"type": "external", "queue": NAME}"#)),
+        };
+    }
+    let fields = Fields::at(value, path)?;
+    match fields.kind()? {
+        "built_in" => Ok(Loop::BuiltIn),
+        "external" => {
+            let queue = fields.required_text("queue", MAX_QUEUE_NAME)?;
+            check_queue(&queue).map_err(|what| Problem::invalid(&fields.path("queue"), what))?;
+            Ok(Loop::External { queue })
+        }
+        _ => Err(Problem::invalid(&fields.path("type"), "expected built_in or external")),
     }
 }
 

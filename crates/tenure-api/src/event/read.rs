@@ -3,7 +3,7 @@
 use crate::error::Code;
 use crate::fields::{Fields, Problem, text};
 use serde_json::Value;
-use tenure_core::{Block, Decision, EventId, InputBody, Json, MediaKind};
+use tenure_core::{Block, Decision, EventId, InputBody, Json, MediaKind, Usage};
 
 /// Most events in one request.
 pub const MAX_EVENTS: usize = 256;
@@ -97,13 +97,24 @@ fn call(event: &Fields<'_>, name: &str) -> Result<EventId, Problem> {
     })
 }
 
-fn read_content(fields: &Fields<'_>) -> Result<Vec<Block>, Problem> {
+pub(crate) fn read_content(fields: &Fields<'_>) -> Result<Vec<Block>, Problem> {
     // Plain text is taken too: it is what people type by hand.
     if let Some(Value::String(text)) = fields.get("content") {
         return Ok(vec![Block::Text(text.clone())]);
     }
     let list = fields.list("content", MAX_BLOCKS)?.unwrap_or_default();
     list.into_iter().map(|(path, value)| read_block(value, &path)).collect()
+}
+
+/// Reads the use of a model call.
+pub(crate) fn read_usage(fields: &Fields<'_>) -> Result<Usage, Problem> {
+    let count = |name: &str| fields.number(name).map(Option::unwrap_or_default);
+    Ok(Usage {
+        input: count("input_tokens")?,
+        output: count("output_tokens")?,
+        cache_read: count("cache_read_input_tokens")?,
+        cache_write: count("cache_creation_input_tokens")?,
+    })
 }
 
 fn read_block(value: &Value, path: &str) -> Result<Block, Problem> {

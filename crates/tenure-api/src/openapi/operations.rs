@@ -407,6 +407,34 @@ pub const OPERATIONS: &[Operation] = &[
         Reply::One("Condition"),
     )
     .person(),
+    operation("get", "/v1/queues/{queue}", "getQueue", "Says how much waits in a queue of external loops.", Reply::One("Queue")),
+    operation(
+        "post",
+        "/v1/queues/{queue}/leases",
+        "takeLeases",
+        "Takes leases of sessions for an external loop, waiting for one if asked to.",
+        Reply::One("Leases"),
+    )
+    .body("TakeLeases"),
+    operation(
+        "post",
+        "/v1/leases/{lease_id}/checkpoint",
+        "checkpointLease",
+        "Commits what an external loop did, all or nothing.",
+        Reply::One("Lease"),
+    )
+    .body("Checkpoint"),
+    operation("post", "/v1/leases/{lease_id}/renew", "renewLease", "Keeps a lease.", Reply::One("RenewedLease"))
+        .body("RenewLease"),
+    operation(
+        "post",
+        "/v1/leases/{lease_id}/preview",
+        "previewLease",
+        "Shows text to readers of the stream before it is committed.",
+        Reply::One("Status"),
+    )
+    .body("Preview"),
+    operation("post", "/v1/leases/{lease_id}/release", "releaseLease", "Gives a lease back.", Reply::One("Status")),
     operation("get", "/v1/nodes", "listNodes", "Lists the nodes of the installation.", Reply::Page("Node")),
     operation("get", "/metrics", "getMetrics", "Gives what was counted, as text for a scraper.", Reply::Bytes)
         .query(&["nodes"])

@@ -328,6 +328,7 @@ fn sessions() -> Vec<Session> {
         ..fresh.clone()
     });
     sessions.push(Session { budget: Budget { told_tokens: 5, ..fresh.budget }, ..fresh.clone() });
+    sessions.push(Session { queue: Some("reviews".into()), ..fresh.clone() });
     sessions.push(Session { models: chosen_models(), ..fresh });
     sessions
 }
@@ -383,7 +384,8 @@ fn agents() -> Vec<Agent> {
         model: Some("b/m".into()),
     };
     let terse = Agent { policies: Policies { compaction, ..Policies::default() }, ..plain.clone() };
-    vec![plain, full, terse]
+    let external = Agent { run_loop: Loop::External { queue: "reviews".into() }, ..plain.clone() };
+    vec![plain, full, terse, external]
 }
 
 fn environments() -> Vec<Environment> {

@@ -10,16 +10,22 @@ use tenure_store::Store;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn z_30_the_last_event_of_a_cancelled_session_comes_after_its_processes_are_gone_and_says_so() {
-    let scenario = format!("[[turn]]\ndo = [{{ call = \"bash\", input = {{ command = '{EFFECT_AND_WAIT}' }} }}]\n");
+    // One call leaves a process behind, and another one runs.
+    let scenario = format!(
+        "[[turn]]\ndo = [{{ call = \"bash\", input = {{ command = 'setsid sleep 1000 & echo $! > {{f}}/left' }} }}]\n\
+         [[turn]]\ndo = [{{ call = \"bash\", input = {{ command = '{EFFECT_AND_WAIT}' }} }}]\n"
+    );
     let mut house = House::new(&scenario).await;
     let mut gate = Gate::new(&house);
     let worker = house.handy_worker().await;
     let session = house.session().await;
     house.say(session, "go").await;
     let command = gate.begun().await;
+    let left = fs::read_to_string(house.path().join("left")).unwrap();
+    assert!(lives(&left), "it outlives its call");
     house.send(session, InputBody::Cancel).await;
     let view = house.until(session, Phase::Cancelled).await;
-    assert!(!lives(&command));
+    assert!(!lives(&command) && !lives(&left));
     assert_eq!(view.session.position, Position::Ended(End::Cancelled { processes: "killed".to_owned() }));
     let log = house.log(session).await;
     let closed = log.iter().find_map(|event| match &event.body {

@@ -196,6 +196,9 @@ fn missing(error: tenure_store::Error, id: AgentId) -> ApiError {
 
 /// Checks the models of a change; says whether a limit of money can bind.
 fn check_models(state: &ServerState, change: &AgentChange, before: Option<&Agent>) -> Result<bool> {
+    if change.is_external(before) {
+        return Ok(true);
+    }
     let mut is_priced = true;
     for (path, model) in change.models() {
         let known = state

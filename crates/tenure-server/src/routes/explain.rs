@@ -122,9 +122,10 @@ fn explain_view(view: &SessionView, nodes: &[Node]) -> WireExplanation {
             let is_alone = nodes.iter().all(|node| node.is_dead);
             wire.phase = Phase::Queued.name().into();
             wire.kind = Phase::Queued.name().into();
-            wire.text = match is_alone {
-                true => "Runnable, but no worker is running.".to_owned(),
-                false => format!("Runnable: {before}."),
+            wire.text = match (&view.session.queue, is_alone) {
+                (Some(queue), _) => format!("Runnable: {before}, in the queue {queue} of external loops."),
+                (None, true) => "Runnable, but no worker is running.".to_owned(),
+                (None, false) => format!("Runnable: {before}."),
             };
             wire.since = Some(time::write(view.state_since));
             wire.until = None;

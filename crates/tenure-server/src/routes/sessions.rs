@@ -51,6 +51,7 @@ pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody)
     let now = state.store().now().await?;
     let mut session = Session::new(id, caller.tenant.clone(), pinned, environment.id, now);
     session.title = request.title;
+    session.queue = agent.run_loop.queue().map(str::to_owned);
     session.budget.limits = limits;
     let inputs = request.inputs.into_iter().map(|input| (EventId::from_bits(state.new_bits()), input)).collect();
     let new = NewSession { session, metadata: request.metadata, inputs, idempotency };
@@ -298,6 +299,10 @@ async fn settled(state: &ServerState, caller: &Caller, id: SessionId) -> Result<
 
 /// Refuses a limit of money that could not bind, and drops one that was only a default.
 fn check_money(state: &ServerState, agent: &Agent, mut limits: Limits, is_asked: bool) -> Result<Limits> {
+    // An external loop says what its calls cost.
+    if agent.run_loop.queue().is_some() {
+        return Ok(limits);
+    }
     let has_price = |model: &&String| state.config.models.check(model).is_ok_and(|known| known.has_price);
     // Every model that may be called: one without a price would make the limit a guess.
     let others = agent.fallback_models.iter().chain(&agent.policies.compaction.model);

@@ -87,8 +87,11 @@ async fn z_36_the_token_is_in_no_event() {
     let house = House::new();
     let (session, path) = open(&house).await;
     let token = path.rsplit('/').next().unwrap();
+    post(&house, &path, "green", &[]).await.ok();
+    assert_eq!(received(&house, &session).await[0]["body"], "green");
     let list = house.get(&format!("/v1/sessions/{session}/events")).await;
-    assert!(!String::from_utf8(list.bytes).unwrap().contains(token));
+    let list = String::from_utf8(list.bytes).unwrap();
+    assert!(list.contains("session.callback_received") && !list.contains(token), "{list}");
 }
 
 #[tokio::test]

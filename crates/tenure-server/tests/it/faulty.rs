@@ -68,6 +68,8 @@ pass_on! {
     deliver(delivery: Delivery) -> Delivered;
     claim(claim: Claim) -> Vec<Leased>;
     commit(checkpoint: Checkpoint) -> Committed;
+    renew(lease: &Lease, span: Millis) -> Renewed;
+    queue_depth(tenant: &TenantId, queue: &str) -> QueueDepth;
     release(lease: &Lease) -> ();
     register(node: NewNode) -> ();
     heartbeat(beat: Beat) -> BeatReply;

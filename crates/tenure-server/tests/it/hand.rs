@@ -37,7 +37,7 @@ impl Hand {
     }
 
     pub(crate) async fn claim_as(house: &House, node: NodeId) -> Self {
-        let claim = Claim { node, id: LeaseId::from_bits(next()), limit: 1 };
+        let claim = Claim { node, lane: Lane::Workers, id: LeaseId::from_bits(next()), limit: 1 };
         let leased = house.store.claim(claim).await.unwrap().pop().expect("a runnable session");
         Self {
             store: house.store.clone(),

@@ -13,6 +13,7 @@ mod hostile;
 mod house;
 mod http2;
 mod listener;
+mod loops;
 mod metrics;
 mod nginx;
 mod node;

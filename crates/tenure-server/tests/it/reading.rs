@@ -182,6 +182,8 @@ async fn a_timeline_of_very_many_spans_is_shown_in_bins_that_can_be_looked_into(
     let seq = |bin: &Value, field: &str| bin[field].as_u64().unwrap();
     assert_eq!([seq(&bins[0], "from_seq"), seq(bins.last().unwrap(), "to_seq")], [1, last_seq]);
     assert!(bins.windows(2).all(|pair| seq(&pair[0], "to_seq") + 1 == seq(&pair[1], "from_seq")), "no row is left out");
+    let width = |bin: &Value| seq(bin, "to_seq") - seq(bin, "from_seq");
+    assert!(bins[..bins.len() - 1].iter().all(|bin| width(bin) == width(&bins[0])), "all have the same width");
     // One bin looked into shows what it counted.
     let bin = &bins[7];
     let range = format!("?from_seq={}&to_seq={}", bin["from_seq"], bin["to_seq"]);

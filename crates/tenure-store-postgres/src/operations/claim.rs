@@ -1,6 +1,6 @@
 //! Leases runnable sessions.
 
-use crate::params::{key, params, tenant_of};
+use crate::params::{key, limit, params, tenant_of, tenant_text};
 use crate::rows::{self, Stored, bits, count};
 use crate::statements as sql;
 use crate::transact::Tx;
@@ -8,7 +8,7 @@ use crate::trouble::Trouble;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::VecDeque;
 use tenure_core::{LeaseId, SessionId, Timestamp};
-use tenure_store::{Claim, Error, Kind, Lease, MAX_PAGE, SUSPECT_AFTER};
+use tenure_store::{Claim, EXTERNAL, Error, Kind, Lane, Lease, MAX_PAGE, SUSPECT_AFTER};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -38,6 +38,7 @@ pub(crate) async fn claim(
     // is found by the next sweep.
     match tx.link.first(sql::NODE, params![key(claim.node.bits())]).await?.map(|row| row.get::<_, bool>(0)) {
         Some(false) => {}
+        None if claim.node == EXTERNAL => {}
         Some(true) => return Err(Error::new(Kind::Fenced, format!("node {} is dead", claim.node)).into()),
         None => return Err(Error::new(Kind::Fenced, format!("node {} is not registered", claim.node)).into()),
     }
@@ -55,6 +56,10 @@ pub(crate) async fn claim(
             let nonce = key(nonce(claim.id, chosen.place).bits());
             let (node, id) = (key(claim.node.bits()), key(claim.id.bits()));
             tx.link.run(statement, params![chosen.shard, key(chosen.id.bits()), nonce, node, id, tx.now.0]).await?;
+            if let Lane::Queue { span, .. } = claim.lane {
+                let until = tx.now.after(span).0;
+                tx.link.run(sql::SET_UNTIL, params![chosen.shard, key(chosen.id.bits()), until, id]).await?;
+            }
             tx.changed(chosen.id);
         }
         if !chosen.is_empty() {
@@ -127,11 +132,27 @@ struct Chosen {
     place: usize,
 }
 
+impl Chosen {
+    fn of(row: &Row) -> Self {
+        Self {
+            shard: row.get(0),
+            id: SessionId::from_bits(bits(row, 1)),
+            claims: u32::try_from(row.get::<_, i32>(3)).unwrap_or(0),
+            previous: row.get::<_, Option<Uuid>>(4).map(|id| LeaseId::from_bits(id.as_u128())),
+            place: 0,
+        }
+    }
+}
+
 /// Whom to lease: one session of each tenant after the other, until there are enough; of suspects
 /// one for each node, so that no other is blamed for what it does (hazard Z-34). Nothing is locked yet:
 /// whoever is quicker gets it.
 async fn choose(tx: &Tx, claim: &Claim, turn: &mut Option<String>) -> Result<Vec<Chosen>, Trouble> {
     let most = claim.limit.min(MAX_PAGE);
+    if let Lane::Queue { tenant, name, .. } = &claim.lane {
+        let params = params![tenant_text(tenant), name.as_str(), limit(most)];
+        return Ok(tx.link.rows(sql::QUEUE_OF_LOOPS, params).await?.iter().map(Chosen::of).collect());
+    }
     let suspect_after = i32::try_from(SUSPECT_AFTER).unwrap_or(i32::MAX);
     let suspect = tx.link.first(sql::HAS_SUSPECT, params![key(claim.node.bits()), suspect_after]).await?;
     let mut may_take_suspect = suspect.is_none();
@@ -143,13 +164,7 @@ async fn choose(tx: &Tx, claim: &Claim, turn: &mut Option<String>) -> Result<Vec
         let params = params![after, up_to, count, may_take_suspect, suspect_after];
         for row in tx.link.rows(sql::QUEUE, params).await? {
             let tenant: String = row.get(2);
-            let chosen = Chosen {
-                shard: row.get(0),
-                id: SessionId::from_bits(bits(&row, 1)),
-                claims: u32::try_from(row.get::<_, i32>(3)).unwrap_or(0),
-                previous: row.get::<_, Option<Uuid>>(4).map(|id| LeaseId::from_bits(id.as_u128())),
-                place: 0,
-            };
+            let chosen = Chosen::of(&row);
             match queues.back_mut() {
                 Some((known, queue)) if *known == tenant => queue.push_back(chosen),
                 _ => queues.push_back((tenant, VecDeque::from([chosen]))),

@@ -122,11 +122,18 @@ async fn settle(tx: &mut Tx, page: &Page, is_inbox_empty: bool) -> Result<bool, 
         Then::Park => {
             let wake_at = session.wakes_at().map(|at| at.0);
             let condition = session.waits_on().map(|condition| key(condition.bits()));
-            leases::end(tx, id, sql::PARK, LeaseEnd::Parked, [Param::of(&wake_at), Param::of(&condition)]).await?;
+            leases::end(
+                tx,
+                id,
+                sql::PARK,
+                LeaseEnd::Parked,
+                [Param::of(&wake_at), Param::of(&condition), Param::of(&session.queue)],
+            )
+            .await?;
             Ok(false)
         }
         Then::Yield => {
-            leases::end(tx, id, sql::YIELD, LeaseEnd::Yielded, []).await?;
+            leases::end(tx, id, sql::YIELD, LeaseEnd::Yielded, [Param::of(&session.queue)]).await?;
             tx.hints.push(Hint::Runnable);
             Ok(false)
         }

@@ -51,7 +51,7 @@ async fn insert(tx: &Tx, new: &NewHead) -> Result<bool, Trouble> {
     let session = &new.session;
     let (shard, id, now) = (shard(session.id), key(session.id.bits()), tx.now.0);
     let wake_at = session.wakes_at().map(|at| at.0);
-    let head = params![shard, id, tenant_text(&session.tenant), number(session.last_seq), now, wake_at];
+    let head = params![shard, id, tenant_text(&session.tenant), number(session.last_seq), now, wake_at, session.queue];
     if tx.link.run(sql::NEW_HEAD, head).await? == 0 {
         return Ok(false);
     }

@@ -6,8 +6,11 @@ use crate::rows::{bits, count, shard};
 use crate::statements as sql;
 use crate::transact::Tx;
 use crate::trouble::Trouble;
-use tenure_core::{NodeId, SessionId, Timestamp};
-use tenure_store::{Error, Hint, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, MAX_PAGE, PastEnd, PastLease};
+use tenure_core::{Millis, NodeId, SessionId, TenantId, Timestamp};
+use tenure_store::{
+    EXTERNAL, Error, Hint, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, MAX_PAGE, PastEnd, PastLease, QueueDepth,
+    Renewed,
+};
 use tokio_postgres::Row;
 
 /// Ends a lease by one of the statements that also write it down; says whether there was one.
@@ -76,6 +79,29 @@ pub(crate) async fn take_back(tx: &mut Tx, leases: &[Owned], reason: Reason) -> 
         tx.hints.push(Hint::Runnable);
     }
     Ok(taken)
+}
+
+/// Keeps the lease of an external loop.
+pub(crate) async fn renew(tx: &mut Tx, lease: &Lease, span: Millis) -> Result<Renewed, Trouble> {
+    let until = tx.now.after(span);
+    let (shard, id) = (shard(lease.session), key(lease.session.bits()));
+    let params = params![shard, id, number(lease.epoch), key(lease.nonce.bits()), until.0];
+    match tx.link.first(sql::RENEW, params).await? {
+        Some(row) => Ok(Renewed { until, is_urgent: row.get(0) }),
+        None => {
+            let message = format!("the lease of session {} with epoch {} is gone", lease.session, lease.epoch);
+            Err(Error::new(Kind::Fenced, message).into())
+        }
+    }
+}
+
+/// What a queue of external loops holds.
+pub(crate) async fn depth(link: &Link, tenant: &TenantId, queue: &str) -> Result<QueueDepth, Trouble> {
+    let tenant = tenant_text(tenant);
+    let queued = link.one(sql::DEPTH, params![tenant, queue]).await?;
+    let leased = link.one(sql::DEPTH_LEASED, params![tenant, queue, key(EXTERNAL.bits())]).await?;
+    let oldest = queued.get::<_, Option<i64>>(1).map(Timestamp);
+    Ok(QueueDepth { queued: count(&queued, 0), oldest, leased: count(&leased, 0) })
 }
 
 /// Leases of a session, the one that is out last.

@@ -9,7 +9,7 @@ use crate::transact::Tx;
 use crate::trouble::Trouble;
 use std::collections::BTreeMap;
 use tenure_core::{NodeId, SessionId, Timestamp};
-use tenure_store::{Beat, BeatReply, Error, Kind, NewNode, Node};
+use tenure_store::{Beat, BeatReply, EXTERNAL, Error, Kind, NewNode, Node};
 
 /// How long a dead node is shown, in milliseconds.
 const SHOWN_DEAD: i64 = 24 * 3_600 * 1_000;
@@ -68,18 +68,18 @@ pub(crate) async fn sweep(tx: &mut Tx, seen: &[(NodeId, u64)]) -> Result<Vec<Ses
     for (node, beats) in seen {
         tx.link.run(sql::BURY, params![key(node.bits()), number(*beats)]).await?;
     }
-    let orphans = orphans(&tx.link).await?;
+    let orphans = orphans(&tx.link, tx.now).await?;
     leases::take_back(tx, &orphans, Reason::Died).await
 }
 
-/// Leases whose holders are dead or unknown.
-pub(crate) async fn orphans(link: &Link) -> Result<Vec<Owned>, Trouble> {
+/// Leases whose holders are dead or unknown, and those of external loops whose time is over.
+pub(crate) async fn orphans(link: &Link, now: Timestamp) -> Result<Vec<Owned>, Trouble> {
     let owned = |row: &tokio_postgres::Row| Owned {
         session: SessionId::from_bits(bits(row, 1)),
         epoch: count(row, 2),
         node: NodeId::from_bits(bits(row, 3)),
     };
-    Ok(link.rows(sql::ORPHANS, params![]).await?.iter().map(owned).collect())
+    Ok(link.rows(sql::ORPHANS, params![key(EXTERNAL.bits()), now.0]).await?.iter().map(owned).collect())
 }
 
 /// Ends a node in good order.

@@ -80,7 +80,7 @@ async fn z_03_a_claim_whose_reply_is_lost_gives_its_leases() {
             create(store, vec![message("go")]).await;
         }
         broken(&house, kind).await;
-        let leased = store.claim(Claim { node, id: lease_id(), limit: 2 }).await.unwrap();
+        let leased = store.claim(Claim { node, lane: Lane::Workers, id: lease_id(), limit: 2 }).await.unwrap();
         assert!(house.proxy.is_done(), "{kind}");
         assert_eq!(leased.len(), 2, "{kind}");
         assert_eq!(store.counts().await.unwrap().leased, 2, "{kind}");

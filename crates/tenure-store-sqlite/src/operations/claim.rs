@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rusqlite::Row;
 use std::collections::VecDeque;
 use tenure_core::{LeaseId, SessionId, TenantId, Timestamp};
-use tenure_store::{Claim, Error, Hint, Kind, Lease, LeaseEnd, MAX_PAGE, SUSPECT_AFTER};
+use tenure_store::{Claim, EXTERNAL, Error, Hint, Kind, Lane, Lease, LeaseEnd, MAX_PAGE, SUSPECT_AFTER};
 
 /// A lease whose head and inbox are not decoded yet.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim, turn: &mut Turn) -> Resu
     // In the same transaction: a claim that was delayed past its node's death gives nothing (hazard Z-04).
     match rows::first(work.connection, sql::IS_NODE_DEAD, [key(claim.node.bits())], |row| row.get(0))? {
         Some(false) => {}
+        None if claim.node == EXTERNAL => {}
         Some(true) => {
             return Err(Error::new(Kind::Fenced, format!("node {} is dead", claim.node)));
         }
@@ -47,6 +48,9 @@ pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim, turn: &mut Turn) -> Resu
             let nonce = key(nonce(claim.id, place).bits());
             let params = (key(id.bits()), nonce, key(claim.node.bits()), key(claim.id.bits()), work.now.0);
             let lease = rows::first(work.connection, sql::LEASE, params, |row| Granted::of(row, claim, work.now))?;
+            if let Lane::Queue { span, .. } = claim.lane {
+                rows::run(work.connection, sql::SET_UNTIL, (key(id.bits()), work.now.after(span).0))?;
+            }
             granted.extend(lease.map(|lease| Granted { previous, ..lease }));
             work.hints.push(Hint::Session(id));
         }
@@ -119,6 +123,9 @@ impl Chosen {
 /// one for each node, so that no other is blamed for what it does (hazard Z-34).
 fn choose(work: &Work<'_>, claim: &Claim, turn: &mut Turn) -> Result<Vec<Chosen>, Error> {
     let limit = claim.limit.min(MAX_PAGE);
+    if let Lane::Queue { tenant, name, .. } = &claim.lane {
+        return rows::all(work.connection, sql::QUEUE_OF_LOOPS, (&tenant.0, name, limit), Chosen::of);
+    }
     let suspect = rows::first(work.connection, sql::HAS_SUSPECT, (key(claim.node.bits()), SUSPECT_AFTER), |_| Ok(()))?;
     let mut may_take_suspect = suspect.is_none();
     let mut queues: VecDeque<(String, VecDeque<Chosen>)> = VecDeque::new();

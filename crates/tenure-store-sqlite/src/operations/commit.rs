@@ -114,12 +114,12 @@ fn settle(work: &mut Work<'_>, page: &Page, is_inbox_empty: bool) -> Result<bool
             leases::note_end(work, page.lease.session, None, LeaseEnd::Parked)?;
             let wake_at = session.wakes_at().map(|at| at.0);
             let condition = session.waits_on().map(|condition| key(condition.bits()));
-            rows::run(work.connection, sql::PARK, (id, phase, wake_at, work.now.0, condition))?;
+            rows::run(work.connection, sql::PARK, (id, phase, wake_at, work.now.0, condition, &session.queue))?;
             Ok(false)
         }
         Then::Yield => {
             leases::note_end(work, page.lease.session, None, LeaseEnd::Yielded)?;
-            rows::run(work.connection, sql::YIELD, (work.now.0, id))?;
+            rows::run(work.connection, sql::YIELD, (work.now.0, id, &session.queue))?;
             work.hints.push(Hint::Runnable);
             Ok(false)
         }

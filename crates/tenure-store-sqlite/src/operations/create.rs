@@ -57,6 +57,7 @@ fn insert(work: &Work<'_>, new: &NewHead) -> Result<(), Error> {
         session.wakes_at().map(|at| at.0),
         new.metadata,
         new.body,
+        session.queue,
     ];
     rows::run(work.connection, sql::NEW_HEAD, params)?;
     rows::run(work.connection, sql::ADD_META, ("sessions", 1))?;

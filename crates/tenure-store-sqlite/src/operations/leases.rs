@@ -4,8 +4,11 @@ use crate::rows::{self, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
 use rusqlite::Connection;
-use tenure_core::{LeaseId, NodeId, SessionId};
-use tenure_store::{Error, Hint, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, MAX_PAGE, PastEnd, PastLease};
+use tenure_core::{LeaseId, Millis, NodeId, SessionId, TenantId, Timestamp};
+use tenure_store::{
+    EXTERNAL, Error, Hint, KEPT_EPOCHS, Kind, Lease, LeaseEnd, LeaseQuery, MAX_PAGE, PastEnd, PastLease, QueueDepth,
+    Renewed,
+};
 
 /// Gives a lease back. One that is gone already is not an error.
 pub(crate) fn release(work: &mut Work<'_>, lease: &Lease) -> Result<(), Error> {
@@ -61,6 +64,28 @@ pub(crate) fn note_end(
         rows::run(work.connection, sql::FORGET_LEASES, (key(session.bits()), number(oldest)))?;
     }
     Ok(())
+}
+
+/// Keeps the lease of an external loop.
+pub(crate) fn renew(work: &mut Work<'_>, lease: &Lease, span: Millis) -> Result<Renewed, Error> {
+    let until = work.now.after(span);
+    let params = (key(lease.session.bits()), number(lease.epoch), key(lease.nonce.bits()), until.0);
+    let is_urgent = rows::first(work.connection, sql::RENEW, params, |row| row.get::<_, bool>(0))?;
+    is_urgent.map(|is_urgent| Renewed { until, is_urgent }).ok_or_else(|| {
+        let message = format!("the lease of session {} with epoch {} is gone", lease.session, lease.epoch);
+        Error::new(Kind::Fenced, message)
+    })
+}
+
+/// What a queue of external loops holds.
+pub(crate) fn depth(connection: &Connection, tenant: &TenantId, queue: &str) -> Result<QueueDepth, Error> {
+    let queued = rows::first(connection, sql::DEPTH, (&tenant.0, queue), |row| {
+        Ok((rows::count(row, 0)?, row.get::<_, Option<i64>>(1)?.map(Timestamp)))
+    })?;
+    let params = (&tenant.0, queue, key(EXTERNAL.bits()));
+    let leased = rows::first(connection, sql::DEPTH_LEASED, params, |row| rows::count(row, 0))?;
+    let (queued, oldest) = queued.unwrap_or_default();
+    Ok(QueueDepth { queued, oldest, leased: leased.unwrap_or_default() })
 }
 
 /// Leases of a session, the one that is out last.

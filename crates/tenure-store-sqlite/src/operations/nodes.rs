@@ -7,7 +7,7 @@ use crate::writer::Work;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use tenure_core::{NodeId, SessionId, Timestamp};
-use tenure_store::{Beat, BeatReply, Error, Kind, NewNode, Node};
+use tenure_store::{Beat, BeatReply, EXTERNAL, Error, Kind, NewNode, Node};
 
 /// How long a dead node is shown, in milliseconds.
 const SHOWN_DEAD: i64 = 24 * 3_600 * 1_000;
@@ -68,6 +68,10 @@ pub(crate) fn sweep(work: &mut Work<'_>, seen: &[(NodeId, u64)]) -> Result<Vec<S
     let owners = rows::all(work.connection, sql::OWNERS, [], |row| rows::bits(row, 0).map(NodeId::from_bits))?;
     let mut sessions = Vec::new();
     for node in owners {
+        if node == EXTERNAL {
+            sessions.extend(expired(work.connection, work.now)?);
+            continue;
+        }
         let is_dead = rows::first(work.connection, sql::IS_NODE_DEAD, [key(node.bits())], |row| row.get::<_, bool>(0))?;
         if is_dead.unwrap_or(true) {
             sessions.extend(owned(work.connection, node)?);
@@ -78,15 +82,27 @@ pub(crate) fn sweep(work: &mut Work<'_>, seen: &[(NodeId, u64)]) -> Result<Vec<S
 }
 
 /// Whether a sweep would do anything; without it an idle store would be locked for writing twice a second.
-pub(crate) fn has_orphans(connection: &Connection) -> Result<bool, Error> {
+pub(crate) fn has_orphans(connection: &Connection, now: Timestamp) -> Result<bool, Error> {
     let owners = rows::all(connection, sql::OWNERS, [], |row| rows::bits(row, 0))?;
     for node in owners {
+        if node == EXTERNAL.bits() {
+            if !expired(connection, now)?.is_empty() {
+                return Ok(true);
+            }
+            continue;
+        }
         let is_dead = rows::first(connection, sql::IS_NODE_DEAD, [key(node)], |row| row.get::<_, bool>(0))?;
         if is_dead.unwrap_or(true) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Sessions whose external loop did not renew its lease in time.
+fn expired(connection: &Connection, now: Timestamp) -> Result<Vec<SessionId>, Error> {
+    let params = (key(EXTERNAL.bits()), now.0);
+    rows::all(connection, sql::EXPIRED, params, |row| rows::bits(row, 0).map(SessionId::from_bits))
 }
 
 /// Ends a node in good order.

@@ -2,7 +2,7 @@
 
 use super::Harness;
 use super::fixture::{Holder, claim, create, create_for, deliver, hold, lease_id, message, node, view};
-use crate::{Claim, Kind, SUSPECT_AFTER, State, Then};
+use crate::{Claim, Kind, Lane, SUSPECT_AFTER, State, Then};
 use std::collections::BTreeSet;
 use tenure_core::{Body, Estimate, NodeId, Sent, TenantId, Usage};
 
@@ -41,7 +41,7 @@ pub async fn z_03_a_lost_reply_is_asked_for_again(harness: &dyn Harness) {
     for _ in 0..3 {
         create(&*store, vec![message("go")]).await;
     }
-    let request = Claim { node, id: lease_id(), limit: 2 };
+    let request = Claim { node, lane: Lane::Workers, id: lease_id(), limit: 2 };
     let leases = async |request: &Claim| {
         let leased = store.claim(request.clone()).await.expect("the node lives");
         leased.into_iter().map(|leased| leased.lease).collect::<Vec<_>>()
@@ -62,7 +62,7 @@ pub async fn z_04_a_dead_or_unknown_node_gets_no_lease(harness: &dyn Harness) {
     let id = create(&*store, vec![message("go")]).await;
     store.sweep(&[(dead, 0)]).await.expect("it can be swept");
     for node in [dead, NodeId::from_bits(1)] {
-        let refused = store.claim(Claim { node, id: lease_id(), limit: 1 }).await;
+        let refused = store.claim(Claim { node, lane: Lane::Workers, id: lease_id(), limit: 1 }).await;
         assert_eq!(refused.expect_err("it is not alive").kind, Kind::Fenced);
     }
     assert_eq!(view(&*store, id).await.state, State::Queued);
@@ -184,7 +184,7 @@ pub async fn a_claim_names_the_one_before(harness: &dyn Harness) {
     let node = node(&*store).await;
     let id = create(&*store, vec![message("one")]).await;
     let lease = async || {
-        let request = Claim { node, id: lease_id(), limit: 1 };
+        let request = Claim { node, lane: Lane::Workers, id: lease_id(), limit: 1 };
         (request.id, store.claim(request).await.expect("the node lives").remove(0))
     };
     let (first, leased) = lease().await;
@@ -199,7 +199,7 @@ pub async fn a_claim_names_the_one_before(harness: &dyn Harness) {
     store.retire(node).await.expect("it lives");
     assert_eq!(leased.session.id, id);
     let heir = super::fixture::node(&*store).await;
-    let request = Claim { node: heir, id: lease_id(), limit: 1 };
+    let request = Claim { node: heir, lane: Lane::Workers, id: lease_id(), limit: 1 };
     let leased = store.claim(request).await.expect("the node lives").remove(0);
     assert_eq!(leased.previous, Some(third), "after its node is gone");
 }

@@ -1,8 +1,8 @@
 //! What the cases share: ids, definitions, and a holder of a lease that keeps its head like a worker.
 
 use crate::{
-    CatalogQuery, Checkpoint, Claim, Committed, Delivered, Delivery, Error, EventQuery, Idempotency, Lease, Leased,
-    NewNode, NewSession, Order, SessionQuery, SessionView, Store, Then,
+    CatalogQuery, Checkpoint, Claim, Committed, Delivered, Delivery, Error, EventQuery, Idempotency, Lane, Lease,
+    Leased, NewNode, NewSession, Order, SessionQuery, SessionView, Store, Then,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,7 +91,7 @@ pub async fn node(store: &dyn Store) -> NodeId {
 
 /// Leases at most `limit` sessions.
 pub async fn claim(store: &dyn Store, node: NodeId, limit: usize) -> Vec<Leased> {
-    store.claim(Claim { node, id: lease_id(), limit }).await.expect("a live node may claim")
+    store.claim(Claim { node, lane: Lane::Workers, id: lease_id(), limit }).await.expect("a live node may claim")
 }
 
 /// Leases the only runnable session.

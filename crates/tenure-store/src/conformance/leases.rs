@@ -113,6 +113,8 @@ pub async fn leases_are_read_in_pages(harness: &dyn Harness) {
     let node = node(&*store).await;
     let other = TenantId("other".to_owned());
     let foreign = create_for(&*store, &other, vec![message("go")]).await;
+    let theirs = Holder::new(claim(&*store, node, 1).await.pop().expect("it is queued"));
+    store.release(&theirs.lease).await.expect("it is held");
     assert_eq!(claim(&*store, node, 1).await.len(), 1);
     let id = create(&*store, vec![message("go")]).await;
     for _ in 0..3 {

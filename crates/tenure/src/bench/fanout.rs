@@ -19,7 +19,7 @@ use tenure_core::{
     AgentId, AgentRef, Block, Body, Draft, EnvironmentId, Event, EventId, InputBody, LeaseId, NodeId, Sent, Session,
     SessionId, TenantId, apply, intake,
 };
-use tenure_store::{Beat, Checkpoint, Claim, Leased, NewNode, NewSession, Store, Then};
+use tenure_store::{Beat, Checkpoint, Claim, Lane, Leased, NewNode, NewSession, Store, Then};
 use tenure_store_sqlite::Sqlite;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
@@ -167,7 +167,8 @@ impl Stage {
         }
         let mut open = Vec::new();
         while open.len() < sessions {
-            let claim = Claim { node, id: LeaseId::from_bits(bits()), limit: sessions - open.len() };
+            let claim =
+                Claim { node, lane: Lane::Workers, id: LeaseId::from_bits(bits()), limit: sessions - open.len() };
             for leased in store.claim(claim).await? {
                 open.push(begin(store, leased).await?);
             }

@@ -16,7 +16,7 @@ use tenure_core::{
     Session, SessionId, Stop, TenantId, Timestamp, apply, retry,
 };
 use tenure_store::memory::Memory;
-use tenure_store::{Admit, Checkpoint, Claim, Conditions, Leased, NewNode, NewSession, Store, Then};
+use tenure_store::{Admit, Checkpoint, Claim, Conditions, Lane, Leased, NewNode, NewSession, Store, Then};
 
 /// Sessions that wait.
 const SESSIONS: u64 = 10_000;
@@ -114,7 +114,7 @@ impl Simulation {
     }
 
     async fn claim(&mut self) -> Result<Vec<Holder>> {
-        let claim = Claim { node: self.node, id: LeaseId::from_bits(self.bits()), limit: 1_000 };
+        let claim = Claim { node: self.node, lane: Lane::Workers, id: LeaseId::from_bits(self.bits()), limit: 1_000 };
         let leased = self.store.claim(claim).await?;
         Ok(leased.into_iter().map(|leased| Holder { leased, events: Vec::new(), consumed: 0 }).collect())
     }

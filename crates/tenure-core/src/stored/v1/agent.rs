@@ -157,6 +157,9 @@ pub(super) struct AgentForm {
     tools: Vec<ToolForm>,
     limits: LimitsForm,
     policies: PoliciesForm,
+    /// The queue of an external loop; the loop is the built-in one without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
     created: i64,
@@ -166,8 +169,6 @@ pub(super) struct AgentForm {
 
 impl Form<Agent> for AgentForm {
     fn of(value: &Agent) -> Self {
-        // The only loop there is; another one will have a word here.
-        let Loop::BuiltIn = value.run_loop;
         Self {
             id: value.id.to_string(),
             version: value.version,
@@ -180,6 +181,7 @@ impl Form<Agent> for AgentForm {
             tools: value.tools.iter().map(ToolForm::of).collect(),
             limits: LimitsForm::of(&value.limits),
             policies: PoliciesForm::of(&value.policies),
+            queue: value.run_loop.queue().map(ToString::to_string),
             metadata: value.metadata.clone(),
             created: value.created_at.0,
             updated: value.updated_at.0,
@@ -200,7 +202,7 @@ impl Form<Agent> for AgentForm {
             tools: self.tools.into_iter().map(Form::to).collect::<Result<_, _>>()?,
             limits: self.limits.to()?,
             policies: self.policies.to()?,
-            run_loop: Loop::BuiltIn,
+            run_loop: self.queue.map_or(Loop::BuiltIn, |queue| Loop::External { queue }),
             metadata: self.metadata,
             created_at: Timestamp(self.created),
             updated_at: Timestamp(self.updated),

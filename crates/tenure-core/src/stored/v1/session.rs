@@ -541,6 +541,8 @@ pub(super) struct SessionForm {
     learnt: LearntForm,
     #[serde(default, skip_serializing_if = "is_zero")]
     compaction: CompactionForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
 }
 
 impl Form<Session> for SessionForm {
@@ -598,6 +600,7 @@ impl Form<Session> for SessionForm {
             sent: value.sent.as_ref().map(SentForm::of),
             learnt: LearntForm::of(&value.learnt),
             compaction: CompactionForm::of(&value.compaction),
+            queue: value.queue.clone(),
         }
     }
 
@@ -654,6 +657,7 @@ impl Form<Session> for SessionForm {
             sent: self.sent.map(Form::to).transpose()?,
             learnt: self.learnt.to()?,
             compaction: self.compaction.to()?,
+            queue: self.queue,
         })
     }
 }
