@@ -6,16 +6,20 @@
 mod clients;
 mod machine;
 mod run;
+mod web;
 
 use anyhow::{Result, bail};
 use run::cargo;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask demo | test | clients
+const USAGE: &str = "usage: cargo xtask demo | test | clients | web | ui-test | ui-shots
 
   demo      set up, build, and run the demo
   test      set up, build, run the tests; says what is left out
-  clients   only the tests with the official clients";
+  clients   only the tests with the official clients
+  web       build the workbench; needs Node.js. The next build of tenure has it in its binary
+  ui-test   test the workbench in a real browser against the built binary
+  ui-shots  pictures of all its pages, into target/ui-shots";
 
 fn main() -> ExitCode {
     match work() {
@@ -37,6 +41,19 @@ fn work() -> Result<()> {
             clients::test(&mut left_out)?;
             machine::tell(&left_out)
         }
+        Some("web") => web::build(),
+        Some(name @ ("ui-test" | "ui-shots")) => {
+            let mut left_out = Vec::new();
+            web::prepare(&mut left_out)?;
+            cargo("build the product", &["build", "--package", "tenure"])?;
+            if left_out.is_empty() {
+                web::play(name, &mut left_out)?;
+            }
+            match left_out.is_empty() {
+                true => Ok(()),
+                false => bail!("{}", left_out.join("; ")),
+            }
+        }
         Some(other) => bail!("there is no task {other:?}\n{USAGE}"),
         None => bail!("{USAGE}"),
     }
@@ -53,6 +70,8 @@ fn demo(arguments: &[String]) -> Result<()> {
 fn test() -> Result<()> {
     machine::check()?;
     let mut left_out = Vec::new();
+    // Before anything is compiled: the build puts it into the binary.
+    web::prepare(&mut left_out)?;
     // Components are not fetched: a toolchain without them still tests everything else.
     if machine::has("cargo", &["fmt", "--version"]) {
         cargo("check the format", &["fmt", "--all", "--check"])?;
@@ -83,5 +102,6 @@ fn test() -> Result<()> {
     clients::test(&mut left_out)?;
     let program = run::target().join("debug").join("tenure");
     run::program("run the demo", &program, &["demo"])?;
+    web::play("ui-test", &mut left_out)?;
     machine::tell(&left_out)
 }

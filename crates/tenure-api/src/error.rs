@@ -75,6 +75,8 @@ codes! {
     // Who asks
     AuthenticationRequired = "authentication_required", 401, "authentication_error", "send the header x-api-key; a local server keeps its key in the file api.key of its data folder";
     InvalidApiKey = "invalid_api_key", 401, "authentication_error", "check the key; a local server keeps its key in the file api.key of its data folder";
+    LoginExpired = "login_expired", 401, "authentication_error", "open a new link: `tenure workbench` prints one";
+    LoginLinkUsed = "login_link_used", 401, "authentication_error", "open a new link: `tenure workbench` prints one";
     HostNotAllowed = "host_not_allowed", 403, "permission_error", "use the address of the server, or set public_url in its configuration";
     OriginNotAllowed = "origin_not_allowed", 403, "permission_error", "call the server from its own pages, or set public_url in its configuration";
     DestinationNotAllowed = "destination_not_allowed", 403, "permission_error", "files of a session are downloads; they are not loaded as pages, scripts or workers";

@@ -74,6 +74,21 @@ fn reference(name: &str) -> Value {
 mod tests {
     use super::*;
 
+    /// The workbench's types, and those of other generated clients, are made from the file.
+    #[test]
+    fn the_document_in_the_reference_is_this_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi.json");
+        let written = serde_json::to_string_pretty(&document()).expect("JSON") + "\n";
+        if std::env::var_os("TENURE_UPDATE_DOCS").is_some() {
+            std::fs::write(path, &written).expect("write the reference");
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            kept == written,
+            "docs/reference/openapi.json is old; TENURE_UPDATE_DOCS=1 cargo test -p tenure-api writes it"
+        );
+    }
+
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(map) => {

@@ -115,10 +115,25 @@ impl Keys {
         tenants.into_iter().cloned().collect()
     }
 
+    /// Who has the key with this digest, in hexadecimal digits.
+    pub(crate) fn by_digest(&self, hex: &str) -> Option<&Caller> {
+        self.by_digest.iter().find(|(digest, _)| is_hex_of(digest.as_slice(), hex)).map(|(_, caller)| caller)
+    }
+
+    /// The digest of a caller's key.
+    pub(crate) fn digest_of(&self, caller: &Caller) -> Option<[u8; 32]> {
+        self.by_digest.iter().find(|(_, other)| *other == caller).map(|(digest, _)| *digest)
+    }
+
     /// Who has this key. Looks up a digest, so its time says nothing about other keys.
     pub fn find(&self, key: &str) -> Option<&Caller> {
         self.by_digest.get(&sha256(key.as_bytes()))
     }
+}
+
+fn is_hex_of(bytes: &[u8], hex: &str) -> bool {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits == hex
 }
 
 /// The digest of some bytes.

@@ -3,6 +3,7 @@
 use crate::error::{ApiError, REQUEST_ID};
 use crate::keys::Caller;
 use crate::state::ServerState;
+use crate::workbench;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -62,11 +63,9 @@ pub(crate) async fn check_place(State(state): State<Arc<ServerState>>, request: 
 
 /// Checks the key, and tells the routes who calls (hazard Z-06).
 pub(crate) async fn check_key(State(state): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
-    let Some(key) = key(request.headers()) else {
-        return ApiError::new(Code::AuthenticationRequired, "this request has no key").into_response();
-    };
-    let Some(caller) = state.config.keys.find(key).cloned() else {
-        return ApiError::new(Code::InvalidApiKey, "this key is not known here").into_response();
+    let caller = match who(&state, request.headers()).await {
+        Ok(caller) => caller,
+        Err(error) => return error.into_response(),
     };
     let route = request.extensions().get::<MatchedPath>().cloned();
     if let Some(path) = &route
@@ -80,6 +79,16 @@ pub(crate) async fn check_key(State(state): State<Arc<ServerState>>, mut request
         response.extensions_mut().insert(Route(path));
     }
     response
+}
+
+/// Who calls: by a key, or by the login of a browser.
+async fn who(state: &ServerState, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    if let Some(key) = key(headers) {
+        let caller = state.config.keys.find(key).cloned();
+        return caller.ok_or_else(|| ApiError::new(Code::InvalidApiKey, "this key is not known here"));
+    }
+    let by_login = workbench::caller_of(state, headers).await;
+    by_login.unwrap_or_else(|| Err(ApiError::new(Code::AuthenticationRequired, "this request has no key")))
 }
 
 /// The route that answered, for the count of requests; the outer router does not know it.

@@ -22,9 +22,11 @@ mod router;
 mod routes;
 mod serve;
 mod state;
+mod workbench;
 
 pub use keys::{Caller, KeyLine, Keys};
 pub use meters::METERS;
 pub use router::router;
 pub use serve::{Limits, MAX_CONNECTIONS, STOP_WITHIN, serve, serve_within};
 pub use state::{Config, FolderOf, Ids, KnownModel, ModelCheck, SeenRequest, SeenRequests, ServerState, TimeIds};
+pub use workbench::has_workbench;

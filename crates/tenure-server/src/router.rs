@@ -3,10 +3,11 @@
 use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
-    agents, approvals, callbacks, conditions, context, control, environments, events, explain, files, health, leases,
-    metrics, nodes, outputs, queues, sessions, stream, timeline,
+    agents, approvals, callbacks, conditions, context, control, environments, events, explain, feed, files, fleet,
+    health, leases, metrics, nodes, outputs, queues, sessions, stream, timeline,
 };
 use crate::state::ServerState;
+use crate::workbench;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
@@ -29,7 +30,10 @@ pub fn router(state: Arc<ServerState>) -> Router {
         .layer(check_place());
     let open = build(open_routes()).method_not_allowed_fallback(wrong_method);
     let answered = build(callback_routes()).method_not_allowed_fallback(wrong_method);
+    // Pages and logins need no key, and are asked for under a name of this server only.
+    let pages = workbench::routes().layer(check_place());
     Router::new()
+        .merge(pages)
         .merge(open)
         .merge(answered)
         .fallback_service(keyed.with_state(state.clone()))
@@ -82,6 +86,10 @@ fn keyed_routes() -> Routes {
         ("/v1/conditions/{condition_id}/clear", post(conditions::clear)),
         ("/v1/nodes", get(nodes::list)),
         ("/metrics", get(metrics::get)),
+        ("/v1/fleet", get(fleet::get)),
+        ("/v1/stream", get(feed::get)),
+        ("/v1/logins", post(workbench::link)),
+        ("/v1/whoami", get(workbench::whoami)),
     ]
 }
 

@@ -4,6 +4,7 @@ use crate::keys::Keys;
 use crate::live::{LoopPreviews, PreviewHub};
 use crate::meters::Meters;
 use crate::rate::Rate;
+use crate::workbench::Logins;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,6 +123,7 @@ pub struct ServerState {
     pub(crate) callbacks: Rate,
     pub(crate) loops: LoopPreviews,
     pub(crate) meters: Meters,
+    pub(crate) logins: Logins,
     /// Turns for reads that fold a log from its beginning.
     pub(crate) deep_reads: Semaphore,
 }
@@ -133,8 +135,8 @@ impl ServerState {
         let hub = PreviewHub::counting(meters.previews_dropped.clone());
         let previews = hub.start(config.store.clone(), config.node_key.clone(), config.stop.clone());
         let deep_reads = Semaphore::new(MAX_DEEP_READS);
-        let (callbacks, loops) = (Rate::default(), LoopPreviews::default());
-        Arc::new(Self { config, previews, callbacks, loops, meters, deep_reads })
+        let (callbacks, loops, logins) = (Rate::default(), LoopPreviews::default(), Logins::default());
+        Arc::new(Self { config, previews, callbacks, loops, meters, logins, deep_reads })
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -20,6 +20,7 @@ use crate::transact::{Tx, read, transact};
 use crate::trouble::{Trouble, corrupt};
 use crate::{migrate, statements};
 use async_trait::async_trait;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
     Agent, AgentId, Environment, EnvironmentId, Event, EventId, Input, InputBody, Millis, NodeId, SessionId, TenantId,
@@ -304,6 +305,10 @@ impl Store for Postgres {
 
     async fn counts(&self) -> Result<Counts, Error> {
         read!(self, link => sessions::counts(&link).await)
+    }
+
+    async fn phases(&self, tenant: &TenantId) -> Result<BTreeMap<String, u64>, Error> {
+        read!(self, link => sessions::phases(&link, tenant).await)
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<Event>, Error> {

@@ -185,6 +185,8 @@ statements! {
     VIEWS_OF_PHASE_DESCENDING = view!("WHERE h.state >= 2 AND s.tenant = $1 AND s.phase = $7 AND s.id < $2 AND ($3::uuid IS NULL OR s.agent = $3) \
                                        AND ($4 OR s.archived_at IS NULL) AND s.created_at >= $5 AND s.created_at < $6 ORDER BY s.id DESC LIMIT $8");
     IDS_BELOW = "SELECT id FROM sessions WHERE tenant = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    COUNT_PHASES = "SELECT CASE h.state WHEN 0 THEN 'queued' WHEN 1 THEN 'working' ELSE s.phase END AS phase, count(*) \
+                    FROM sessions s JOIN heads h ON h.shard = s.shard AND h.id = s.id WHERE s.tenant = $1 GROUP BY 1";
     COUNTS = "SELECT state, count(*) FROM heads GROUP BY state";
     /// Steps from tenant to tenant, so that it costs nothing to have many of one.
     QUEUED_SINCE = "WITH RECURSIVE turn (tenant) AS ((SELECT tenant FROM heads WHERE state = 0 AND queue IS NULL ORDER BY tenant LIMIT 1) UNION ALL \

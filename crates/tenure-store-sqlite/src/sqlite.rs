@@ -20,6 +20,7 @@ use crate::wake::Wake;
 use crate::writer::{Parts, Purpose, Work, Writer};
 use async_trait::async_trait;
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
@@ -287,6 +288,11 @@ impl Store for Sqlite {
 
     async fn counts(&self) -> Result<Counts, Error> {
         self.read(sessions::counts).await
+    }
+
+    async fn phases(&self, tenant: &TenantId) -> Result<BTreeMap<String, u64>, Error> {
+        let tenant = tenant.clone();
+        self.read(move |connection| sessions::phases(connection, &tenant)).await
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<Event>, Error> {

@@ -176,6 +176,10 @@ statements! {
     VIEWS_OF_PHASE_DESCENDING = view!("WHERE state >= 2 AND tenant = ?1 AND phase = ?7 AND id < ?2 AND (?3 IS NULL OR agent = ?3) \
                                        AND (?4 OR archived_at IS NULL) AND created_at >= ?5 AND created_at < ?6 ORDER BY id DESC LIMIT ?8");
     IDS_NEWEST_FIRST = "SELECT id FROM heads WHERE tenant = ?1 ORDER BY id DESC";
+    COUNT_PHASES = "SELECT phase, count(*) FROM heads WHERE tenant = ?1 AND state >= 2 GROUP BY phase \
+                    UNION ALL SELECT 'queued', count(*) FROM heads WHERE tenant = ?1 AND state = 0 AND queue IS NULL \
+                    UNION ALL SELECT 'queued', count(*) FROM heads WHERE tenant = ?1 AND state = 0 AND queue IS NOT NULL \
+                    UNION ALL SELECT 'working', count(*) FROM heads WHERE tenant = ?1 AND state = 1";
     /// In two parts, each from its own index.
     COUNT_QUEUED = "SELECT sum(n) FROM (SELECT count(*) AS n FROM heads WHERE state = 0 AND queue IS NULL \
                     UNION ALL SELECT count(*) FROM heads WHERE state = 0 AND queue IS NOT NULL)";

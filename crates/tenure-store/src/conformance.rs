@@ -93,7 +93,7 @@ macro_rules! conformance {
                 a_refused_request_leaves_no_key, a_key_is_known_before_its_request_is_repeated;
             tenants: sessions_of_others_are_not_found, definitions_of_others_are_not_found;
             reads: a_log_is_read_in_pages_both_ways, sessions_are_listed_in_pages_both_ways, sessions_are_found_by_phase,
-                sessions_are_found_by_agent_and_time, sessions_are_found_by_their_tail, counts_follow_every_state,
+                sessions_are_found_by_agent_and_time, sessions_are_found_by_their_tail, counts_follow_every_state, phases_are_counted_by_tenant,
                 counts_say_since_when_the_oldest_waits,
                 the_place_in_the_queue_is_known, notes_change_key_by_key, notes_of_an_ended_session_change_silently,
                 a_deleted_session_is_gone;

@@ -482,6 +482,15 @@ fn page<T>(rows: impl Iterator<Item = T>, offset: usize, limit: usize) -> Vec<T>
     rows.skip(offset).take(limit.min(MAX_PAGE)).collect()
 }
 
+/// The phase by which a head is listed.
+fn phase_of(head: &Head) -> Phase {
+    match head.state {
+        State::Queued => Phase::Queued,
+        State::Leased => Phase::Working,
+        State::Parked | State::Ended => head.session.phase(),
+    }
+}
+
 /// The rows of a page, newest first.
 fn catalog_page<T>(rows: impl Iterator<Item = T>, place: impl Fn(&T) -> u128, query: &CatalogQuery) -> Vec<T> {
     rows.filter(|row| query.below.is_none_or(|below| place(row) < below)).take(query.limit.min(MAX_PAGE)).collect()
@@ -783,11 +792,7 @@ impl Store for Memory {
         let data = self.lock();
         let is_wanted = |head: &&Head| {
             let session = &head.session;
-            let phase = match head.state {
-                State::Queued => Phase::Queued,
-                State::Leased => Phase::Working,
-                State::Parked | State::Ended => session.phase(),
-            };
+            let phase = phase_of(head);
             session.tenant == query.tenant
                 && query.agent.is_none_or(|agent| session.agent.id == agent)
                 && (query.phases.is_empty() || query.phases.contains(&phase))
@@ -815,6 +820,15 @@ impl Store for Memory {
             head.session.tenant == *tenant && (text == tail || text["sesn_".len()..].ends_with(tail))
         };
         Ok(page(data.heads.values().rev().filter(is_wanted).map(|head| head.session.id), 0, limit))
+    }
+
+    async fn phases(&self, tenant: &TenantId) -> Result<BTreeMap<String, u64>, Error> {
+        let data = self.lock();
+        let mut phases = BTreeMap::new();
+        for head in data.heads.values().filter(|head| head.session.tenant == *tenant) {
+            *phases.entry(phase_of(head).name().to_owned()).or_default() += 1;
+        }
+        Ok(phases)
     }
 
     async fn counts(&self) -> Result<Counts, Error> {

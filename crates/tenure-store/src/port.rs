@@ -93,6 +93,9 @@ pub trait Store: Conditions {
     /// How many sessions are in each state, of all tenants.
     async fn counts(&self) -> Result<Counts, Error>;
 
+    /// How many sessions of a tenant are in each phase, archived ones included, by the word of the phase.
+    async fn phases(&self, tenant: &TenantId) -> Result<BTreeMap<String, u64>, Error>;
+
     /// Rows of a log.
     async fn events(&self, query: EventQuery) -> Result<Vec<Event>, Error>;
 

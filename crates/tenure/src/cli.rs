@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Serve(commands::serve::Serve),
     /// Lease runnable sessions and advance them.
     Worker(commands::worker::Worker),
+    /// Print a link that opens the workbench in a browser, once.
+    Workbench(commands::workbench::Workbench),
     /// Prove that an agent run survives kill -9; needs no model key.
     Demo(commands::demo::Demo),
     /// Measure this machine.
@@ -154,6 +156,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Dev(command) => command.run(common).await,
         Command::Serve(command) => command.run(common).await,
         Command::Worker(command) => command.run(common).await,
+        Command::Workbench(command) => command.run(common).await,
         Command::Demo(command) => command.run(common).await,
         Command::Bench(command) => command.run(common).await,
         Command::Run(command) => command.run(common).await,

@@ -25,4 +25,5 @@ pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod version;
 pub(crate) mod why;
+pub(crate) mod workbench;
 pub(crate) mod worker;

@@ -39,7 +39,8 @@ const INSTALLATION_KEY: &str = "installation.key";
 /// Key that the nodes of the installation share.
 const NODE_KEY: &str = "node.key";
 
-/// Serves the API until `stop` is cancelled; calls `ready` once, when the server has answered.
+/// Serves the API until `stop` is cancelled; calls `ready` once, when the server has answered, with a
+/// link that opens the workbench.
 ///
 /// # Errors
 /// When the store cannot be opened, or a key file cannot be read.
@@ -47,7 +48,7 @@ pub(crate) async fn run_server(
     config: &Config,
     listener: TcpListener,
     stop: CancellationToken,
-    ready: impl FnOnce() -> Result<(), Failure>,
+    ready: impl FnOnce(&str) -> Result<(), Failure>,
 ) -> Result<()> {
     let (telemetry, exporter) = telemetry(config)?;
     let store = ObservedStore::over(open_store(config).await?, &telemetry.registry);
@@ -77,11 +78,13 @@ pub(crate) async fn run_server(
         telemetry,
         stop: stop.clone(),
     });
+    let own_key = secret_file(&config.api_key_file(), "tk")?;
+    let link = state.login_link(&own_key).context("the key of this installation is not valid in it")?;
     let mut serving = pin!(tenure_server::serve(listener, state));
     let served = tokio::select! {
         served = &mut serving => served,
         () = answers(config.reached_at(address)) => {
-            ready()?;
+            ready(&link)?;
             serving.await
         }
     };

@@ -1,6 +1,7 @@
 //! A store that counts how long each of its operations takes.
 
 use async_trait::async_trait;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::condition::{Admission, Condition, Report, Settlement};
@@ -100,6 +101,7 @@ pass_on! {
         sessions(query: SessionQuery) -> Vec<SessionView>;
         sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
         counts() -> Counts;
+        phases(tenant: &TenantId) -> BTreeMap<String, u64>;
         events(query: EventQuery) -> Vec<Event>;
         leases(query: LeaseQuery) -> Vec<PastLease>;
         remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;

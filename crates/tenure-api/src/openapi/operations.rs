@@ -203,6 +203,7 @@ pub const OPERATIONS: &[Operation] = &[
         "created_at[lte]",
         "include_archived",
         "tail",
+        "q",
     ]),
     operation("get", "/v1/sessions/{session_id}", "getSession", "Gives a session.", Reply::One("Session")),
     operation(
@@ -436,6 +437,24 @@ pub const OPERATIONS: &[Operation] = &[
     .body("Preview"),
     operation("post", "/v1/leases/{lease_id}/release", "releaseLease", "Gives a lease back.", Reply::One("Status")),
     operation("get", "/v1/nodes", "listNodes", "Lists the nodes of the installation.", Reply::Page("Node")),
+    operation("get", "/v1/fleet", "getFleet", "Says how many sessions are in which phase, and who works.", Reply::One("Fleet")),
+    operation(
+        "get",
+        "/v1/stream",
+        "streamTopics",
+        "Streams several topics on one connection: session:ID[:CURSOR] and fleet.",
+        Reply::One("TopicFrame"),
+    )
+    .query(&["topics[]"])
+    .gives("text/event-stream"),
+    operation(
+        "post",
+        "/v1/logins",
+        "createLoginLink",
+        "Gives a link that opens the workbench once, with the rights of the key that asks.",
+        Reply::One("LoginLink"),
+    ),
+    operation("get", "/v1/whoami", "whoami", "Says who calls and what the caller may do.", Reply::One("Caller")),
     operation("get", "/metrics", "getMetrics", "Gives what was counted, as text for a scraper.", Reply::Bytes)
         .query(&["nodes"])
         .gives("text/plain"),

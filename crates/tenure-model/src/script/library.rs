@@ -10,6 +10,7 @@ use std::time::SystemTime;
 /// Scenarios that exist without any file.
 pub const BUILT_IN_SCENARIOS: &[(&str, &str)] = &[
     ("demo-coder", include_str!("library/demo-coder.toml")),
+    ("demo-desk", include_str!("library/demo-desk.toml")),
     ("demo-payer", include_str!("library/demo-payer.toml")),
     ("echo", include_str!("library/echo.toml")),
     ("instant", include_str!("library/instant.toml")),

@@ -1,5 +1,8 @@
 //! Sessions.
 
+mod search;
+
+use self::search::Search;
 use super::{AgentsOf, agents, environments, find_session, session_id, show, show_with_inbox, take_ahead};
 use crate::deliver;
 use crate::error::{ApiError, Result};
@@ -168,9 +171,15 @@ async fn by_tail(state: &ServerState, caller: &Caller, tail: &str) -> Result<Vec
 
 async fn rows(state: &ServerState, caller: &Caller, query: &Query) -> Result<Page<SessionView>> {
     let filter = Filter::read(query)?;
-    let wanted = session_query(caller, query)?;
-    let takes = |view: &SessionView| filter.takes(view);
-    let sieve = Sieve { is_open: filter.is_empty(), max_scan: MAX_SCAN, takes: &takes };
+    let search = Search::read(state, caller, query.get("q").unwrap_or_default()).await?;
+    let mut wanted = session_query(caller, query)?;
+    if wanted.phases.is_empty() {
+        wanted.phases = search.phases();
+    }
+    // Whether the store alone answers the query.
+    let is_answered = search.is_empty() || search.is_open() && wanted.phases == search.phases();
+    let takes = |view: &SessionView| filter.takes(view) && search.takes(view);
+    let sieve = Sieve { is_open: filter.is_empty() && is_answered, max_scan: MAX_SCAN, takes: &takes };
     let read = async |after, limit| Ok(state.store().sessions(SessionQuery { after, limit, ..wanted.clone() }).await?);
     page::walk(page::limit(query)?, page::cursor(query)?, sieve, |view| view.session.id, read).await
 }

@@ -1,6 +1,7 @@
 //! A store that fails when a test says so.
 
 use async_trait::async_trait;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tenure_core::*;
 use tenure_store::*;
@@ -82,6 +83,7 @@ pass_on! {
     sessions(query: SessionQuery) -> Vec<SessionView>;
     sessions_by_tail(tenant: &TenantId, tail: &str, limit: usize) -> Vec<SessionId>;
     counts() -> Counts;
+    phases(tenant: &TenantId) -> BTreeMap<String, u64>;
     events(query: EventQuery) -> Vec<Event>;
     leases(query: LeaseQuery) -> Vec<PastLease>;
     remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;

@@ -219,8 +219,12 @@ impl House {
 
     /// Opens a stream.
     pub(crate) async fn stream(&self, session: &str, query: &str, headers: &[(&str, &str)]) -> Frames {
-        let path = format!("/v1/sessions/{session}/events/stream{query}");
-        let response = self.router.clone().oneshot(request(Method::GET, &path, Body::empty(), headers)).await.unwrap();
+        self.frames(&format!("/v1/sessions/{session}/events/stream{query}"), headers).await
+    }
+
+    /// Opens any stream.
+    pub(crate) async fn frames(&self, path: &str, headers: &[(&str, &str)]) -> Frames {
+        let response = self.router.clone().oneshot(request(Method::GET, path, Body::empty(), headers)).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         Frames {
             headers: response.headers().clone(),

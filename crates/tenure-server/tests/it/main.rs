@@ -7,6 +7,7 @@ mod conditions;
 mod context;
 mod events;
 mod faulty;
+mod feed;
 mod files;
 mod hand;
 mod hostile;
@@ -23,8 +24,10 @@ mod readers;
 mod reading;
 mod safety;
 mod scopes;
+mod search;
 mod status;
 mod stream;
+mod workbench;
 
 #[test]
 fn every_file_of_this_folder_is_a_module() {

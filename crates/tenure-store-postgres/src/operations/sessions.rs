@@ -106,6 +106,12 @@ fn mask(tail: &str) -> Option<(u128, u128)> {
     Some((1u128.checked_shl(bits).map_or(u128::MAX, |bit| bit - 1), value))
 }
 
+/// How many sessions of a tenant are in each phase.
+pub(crate) async fn phases(link: &Link, tenant: &TenantId) -> Result<BTreeMap<String, u64>, Trouble> {
+    let rows = link.rows(sql::COUNT_PHASES, params![tenant.0]).await?;
+    Ok(rows.iter().map(|row| (row.get::<_, String>(0), count(row, 1))).collect())
+}
+
 /// How many sessions are in each state.
 pub(crate) async fn counts(link: &Link) -> Result<Counts, Trouble> {
     let mut counts = Counts::default();

@@ -118,6 +118,17 @@ pub(crate) fn counts(connection: &Connection) -> Result<Counts, Error> {
     Ok(Counts { queued, leased, parked, ended, queued_since: since.map(Timestamp) })
 }
 
+/// How many sessions of a tenant are in each phase.
+pub(crate) fn phases(connection: &Connection, tenant: &TenantId) -> Result<BTreeMap<String, u64>, Error> {
+    let of = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
+    let rows = rows::all(connection, sql::COUNT_PHASES, [&tenant.0], of)?;
+    let mut phases = BTreeMap::new();
+    for (phase, count) in rows {
+        *phases.entry(phase).or_default() += count;
+    }
+    Ok(phases)
+}
+
 /// Rows of a log, up to the first one that cannot be read; that one is an error if it comes first.
 pub(crate) fn events(connection: &Connection, blobs: &Blobs, query: &EventQuery) -> Result<Vec<Event>, Error> {
     let (from, statement) = match query.order {

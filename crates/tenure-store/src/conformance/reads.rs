@@ -161,6 +161,31 @@ pub async fn counts_follow_every_state(harness: &dyn Harness) {
     assert_eq!(counts().await, (1, 1, 0, 0));
 }
 
+/// A board shows how many sessions are in which phase, and nothing of others.
+pub async fn phases_are_counted_by_tenant(harness: &dyn Harness) {
+    let store = harness.store();
+    let phases = async || {
+        let phases = store.phases(&tenant()).await.expect("it can be read");
+        phases.into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(phases().await, []);
+    let node = node(&*store).await;
+    create(&*store, Vec::new()).await;
+    for _ in 0..3 {
+        create(&*store, vec![message("go")]).await;
+    }
+    let words =
+        |list: &[(&str, u64)]| list.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect::<Vec<_>>();
+    assert_eq!(phases().await, words(&[("idle", 1), ("queued", 3)]));
+    let mut leased = claim(&*store, node, 2).await;
+    let mut holder = Holder::new(leased.remove(0));
+    holder.push(Body::StatusTerminated { end: End::Done });
+    holder.commit(&*store, Then::Keep).await.expect("the lease is held");
+    assert_eq!(phases().await, words(&[("done", 1), ("idle", 1), ("queued", 1), ("working", 1)]));
+    let other = store.phases(&TenantId("somebody-else".into())).await.expect("it can be read");
+    assert_eq!(other.values().sum::<u64>(), 0);
+}
+
 /// Whoever watches a queue wants to know how old it is, whichever tenant waits.
 pub async fn counts_say_since_when_the_oldest_waits(harness: &dyn Harness) {
     let store = harness.store();

@@ -1,6 +1,6 @@
 //! `tenure dev`: server in this process, worker as a supervised child.
 
-use super::serve::{listen, prepare_data, ready};
+use super::serve::{greet_workbench, listen, prepare_data, ready};
 use crate::cli::Common;
 use crate::config::{self, Config, Flags};
 use crate::failure::{Exit, Failure};
@@ -46,15 +46,15 @@ impl Dev {
         let (listener, url) = listen(&config, "dev").await?;
         let requests = stop::on_signals_with_children().map_err(anyhow::Error::from)?;
         let mut worker = None;
-        let ready = || {
+        let ready = |link: &str| {
             // The worker reads the address of the server, so the server comes first.
             if !self.no_worker {
                 worker = Some(tokio::spawn(supervise(config.clone(), common.clone(), requests.clone())));
             }
             match format {
-                Format::Json => output::json(&ready(&config, &url)),
+                Format::Json => output::json(&ready(&config, &url, link)),
                 Format::Human => {
-                    self.greet(&config, &url);
+                    self.greet(&config, &url, link);
                     tokio::spawn(tell_sandbox());
                     Ok(())
                 }
@@ -70,18 +70,21 @@ impl Dev {
         Ok(if requests.at_once.is_cancelled() { Exit::Failed } else { Exit::Ok })
     }
 
-    fn greet(&self, config: &Config, url: &str) {
+    fn greet(&self, config: &Config, url: &str, link: &str) {
         output::say(&format!("tenure {}", env!("CARGO_PKG_VERSION")));
-        output::say(&format!("  api      {url}/v1"));
-        output::say(&format!("  data     {}   (kept after exit)", config::shown(&config.data)));
+        greet_workbench("  workbench", link);
+        output::say(&format!("  api        {url}/v1"));
+        output::say(&format!("  data       {}   (kept after exit)", config::shown(&config.data)));
         match self.no_worker {
-            true => output::say("  worker   none; start one: tenure worker"),
-            false => output::say(&format!("  worker   {} slots", config.worker.slots)),
+            true => output::say("  worker     none; start one: tenure worker"),
+            false => output::say(&format!("  worker     {} slots", config.worker.slots)),
         }
         match (&config.models.default, config.providers.is_empty()) {
-            (Some(model), _) => output::say(&format!("  model    {model}")),
-            (None, false) => output::say("  model    providers are configured, none is the default: [models] default"),
-            (None, true) => output::say("  model    none configured; tenure demo needs none"),
+            (Some(model), _) => output::say(&format!("  model      {model}")),
+            (None, false) => {
+                output::say("  model      providers are configured, none is the default: [models] default")
+            }
+            (None, true) => output::say("  model      none configured; tenure demo needs none"),
         }
         output::hint("tenure run --model script/echo \"hello\"      Ctrl-C stops; sessions go on at the next start");
     }
@@ -90,7 +93,7 @@ impl Dev {
 /// Says whether the driver that environments use by default works here: without it every command fails.
 async fn tell_sandbox() {
     match tenure_sandbox::strongest(Launcher::default()).await {
-        Ok(choice) if choice.refused.is_empty() => output::say(&format!("  sandbox  {}", choice.driver.name())),
+        Ok(choice) if choice.refused.is_empty() => output::say(&format!("  sandbox    {}", choice.driver.name())),
         Ok(Choice { refused, .. }) | Err(refused) => {
             for (name, why) in refused {
                 output::say(&format!("WARNING: the sandbox driver {name} does not work here: {}", inert::line(&why)));

@@ -21,6 +21,9 @@ pub(crate) struct Ps {
     /// Only sessions in this phase.
     #[arg(long, value_name = "PHASE", value_parser = PHASES)]
     phase: Option<String>,
+    /// Only sessions that match, such as 'phase:waiting agent:coder age:>1h'.
+    #[arg(long, short, value_name = "QUERY")]
+    query: Option<String>,
     /// Shows the list again every two seconds, until Ctrl-C.
     #[arg(long, short, conflicts_with = "json")]
     watch: bool,
@@ -69,6 +72,7 @@ impl Ps {
     async fn list(&self, client: &Client) -> Result<(Vec<Value>, bool), Failure> {
         let mut query: Vec<(&str, &str)> = Vec::new();
         query.extend(self.all.then_some(("include_archived", "true")));
+        query.extend(self.query.as_deref().map(|text| ("q", text)));
         query.extend(self.phase.as_deref().map(|phase| ("phases[]", phase)));
         let listed = ask(client.list(&["v1", "sessions"], &query, self.limit)).await?;
         Ok((listed.data, listed.more))
@@ -82,9 +86,10 @@ impl Ps {
             return Ok(Exit::Ok);
         }
         if sessions.is_empty() {
-            match &self.phase {
-                Some(phase) => output::say(&format!("No session is in the phase {phase}.")),
-                None => {
+            match (&self.phase, &self.query) {
+                (Some(phase), None) => output::say(&format!("No session is in the phase {phase}.")),
+                (Some(_) | None, Some(_)) => output::say("No session matches."),
+                (None, None) => {
                     output::say("No sessions.");
                     output::hint("tenure run \"…\" starts one; tenure demo shows the proof");
                 }

@@ -34,12 +34,13 @@ impl Serve {
         if self.with_parent {
             tokio::spawn(stop::with_parent(stop.clone()));
         }
-        let ready = || match format {
-            Format::Json => output::json(&ready(&config, &url)),
+        let ready = |link: &str| match format {
+            Format::Json => output::json(&ready(&config, &url, link)),
             Format::Human => {
                 output::say(&format!("tenure {}   server", env!("CARGO_PKG_VERSION")));
-                output::say(&format!("  api    {url}/v1"));
-                output::say(&format!("  data   {}", config::shown(&config.data)));
+                greet_workbench("  workbench", link);
+                output::say(&format!("  api        {url}/v1"));
+                output::say(&format!("  data       {}", config::shown(&config.data)));
                 output::hint(&format!("tenure worker --data {} advances sessions", config::shown(&config.data)));
                 Ok(())
             }
@@ -50,8 +51,16 @@ impl Serve {
 }
 
 /// The line of a start, for programs.
-pub(crate) fn ready(config: &Config, url: &str) -> serde_json::Value {
-    json!({ "event": "ready", "url": url, "data": config.data, "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION") })
+pub(crate) fn ready(config: &Config, url: &str, link: &str) -> serde_json::Value {
+    json!({ "event": "ready", "url": url, "workbench": link, "data": config.data, "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// The line about the workbench.
+pub(crate) fn greet_workbench(label: &str, link: &str) {
+    match tenure_server::has_workbench() {
+        true => output::say(&format!("{label}  {link}   (opens once; another one: tenure workbench)")),
+        false => output::say(&format!("{label}  not part of this build; cargo xtask web, then build again")),
+    }
 }
 
 /// Opens the port, and says who has it when it is taken.

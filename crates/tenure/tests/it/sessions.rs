@@ -47,6 +47,45 @@ fn ps_lists_sessions_the_newest_first() {
 }
 
 #[test]
+fn a_query_names_sessions_to_list_and_to_change() {
+    let house = House::dev();
+    let first = house.detached("script/echo", "nightly one");
+    let second = house.detached("script/echo", "nightly two");
+    let other = house.detached("script/echo", "another");
+    for session in [&first, &second, &other] {
+        house.until_idle(session);
+    }
+    let listed = house.run(&["ps", "--query", "nightly phase:idle age:<1h", "--json"]).ok().json();
+    let ids: Vec<&str> = listed.iter().map(|session| session["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [second.as_str(), first.as_str()]);
+    assert_eq!(house.run(&["ps", "--query", "weekly"]).ok().stderr, "No session matches.\n");
+    let wrong = house.run(&["ps", "--query", "colour:red"]).fails(1);
+    assert!(wrong.contains("there is no field"), "{wrong}");
+    house.run(&["cancel", &first]).ok();
+    let would = house.run(&["cancel", "--query", "nightly", "-n"]).ok().stdout;
+    assert_eq!(
+        would,
+        "Would cancel 1 session (1 idle); 1 matching session ended already and is skipped. Nothing changed.\n"
+    );
+    assert_eq!(house.run(&["ps", "--query", "nightly phase:idle", "--json"]).ok().json().len(), 1);
+    let refused = house.run(&["cancel", "--query", "nightly", "--most", "1"]).fails(2);
+    assert!(refused.contains("more than 1 sessions match"), "{refused}");
+    let done = house.run(&["cancel", "--query", "nightly"]).ok();
+    assert!(done.stdout.contains(&second[second.len() - 6..]) && !done.stdout.contains(&other[other.len() - 6..]));
+    assert_eq!(house.run(&["ps", "--query", "phase:cancelled", "--json"]).ok().json().len(), 2);
+}
+
+#[test]
+fn workbench_prints_a_link_that_works_once() {
+    let house = House::dev();
+    let link = house.run(&["workbench"]).ok().stdout;
+    assert!(link.starts_with("http://127.0.0.1:") && link.contains("/#login="), "{link}");
+    let again = house.run(&["workbench", "--json"]).ok().json();
+    assert_ne!(again[0]["url"], link.trim());
+    assert_eq!(again[0]["type"], "login_link");
+}
+
+#[test]
 fn ps_is_quiet_when_its_reader_goes_away() {
     let house = House::dev();
     let session = house.detached("script/echo", "hello");
