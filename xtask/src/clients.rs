@@ -39,17 +39,37 @@ fn python(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
     program("test with the Python client", &folder.join("run.sh"), &[binary])
 }
 
+/// Compiles the example loop in TypeScript for its test; without Node.js the test says that it is left out.
+pub(crate) fn compile_example() -> Result<()> {
+    let folder = root().join("tests/clients/typescript");
+    if !has("node", &["--version"]) || !has("npm", &["--version"]) {
+        return Ok(());
+    }
+    install_client(&folder)?;
+    let text = |path: std::path::PathBuf| path.to_string_lossy().into_owned();
+    let (compiler, types) =
+        (text(folder.join("node_modules/typescript/bin/tsc")), text(folder.join("node_modules/@types")));
+    let (example, out) = (text(root().join("examples/loop.mts")), text(target().join("tmp")));
+    let options = ["--target", "es2022", "--module", "nodenext", "--strict", "--skipLibCheck", "--types", "node"];
+    let arguments = [&[compiler.as_str(), &example, "--outDir", &out, "--typeRoots", &types], &options[..]].concat();
+    program("compile the example loop", Path::new("node"), &arguments)
+}
+
+fn install_client(folder: &Path) -> Result<()> {
+    let folder = folder.to_string_lossy().into_owned();
+    program(
+        "install the TypeScript client",
+        Path::new("npm"),
+        &["ci", "--prefix", &folder, "--no-audit", "--no-fund", "--silent"],
+    )
+}
+
 fn typescript(binary: &str, left_out: &mut Vec<String>) -> Result<()> {
     let folder = root().join("tests/clients/typescript");
     if !has("node", &["--version"]) || !has("npm", &["--version"]) {
         left_out.push("the TypeScript client: there is no Node.js with npm".to_owned());
         return Ok(());
     }
-    let folder_text = folder.to_string_lossy().into_owned();
-    program(
-        "install the TypeScript client",
-        Path::new("npm"),
-        &["ci", "--prefix", &folder_text, "--no-audit", "--no-fund", "--silent"],
-    )?;
+    install_client(&folder)?;
     program("test with the TypeScript client", &folder.join("run.sh"), &[binary])
 }

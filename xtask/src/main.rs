@@ -96,6 +96,7 @@ fn test() -> Result<()> {
     if !machine::nginx(&run::target().join("tmp").join("nginx")) {
         left_out.push("the test behind nginx: there is no nginx, and none could be fetched".to_owned());
     }
+    clients::compile_example()?;
     cargo("run the tests", &["test", "--workspace"])?;
     left_out.extend(std::fs::read_to_string(&no_server).unwrap_or_default().lines().map(str::to_owned));
     left_out.extend(std::fs::read_to_string(&unsafe_here).unwrap_or_default().lines().map(str::to_owned));

@@ -41,7 +41,7 @@ struct Attempt {
     n: u64,
     blocks: Vec<(EventId, String, String)>,
     kept: usize,
-    /// More came than is kept.
+    /// More came than is kept, or some of it never came: what is kept is not the whole (hazard Z-48).
     is_cut: bool,
     /// The node that tells it.
     node: u64,
@@ -178,7 +178,8 @@ impl Attempt {
             PreviewKind::Delta { event_id, text } => {
                 let new = new_part(text, frame.n, self.n);
                 self.kept += new.len();
-                self.is_cut |= self.kept > MAX_KEPT_BYTES;
+                let has_hole = frame.n.saturating_sub(text.len() as u64) > self.n;
+                self.is_cut |= has_hole || self.kept > MAX_KEPT_BYTES;
                 if !self.is_cut
                     && let Some((_, _, kept)) = self.blocks.iter_mut().find(|(id, _, _)| id == event_id)
                 {

@@ -117,6 +117,31 @@ async fn o_057_strange_cursors_are_refused_and_an_empty_one_is_none() {
 }
 
 #[tokio::test]
+async fn z_48_a_reader_is_told_that_a_message_has_a_hole_and_sees_nothing_more_of_it_but_its_row() {
+    let house = House::new();
+    let session = house.session().await;
+    let node = Node::start(&house).await;
+    house.say(&session, "hi").await;
+    let mut hand = Hand::claim_as(&house, node.id).await;
+    hand.take_inputs().await;
+    let span = hand.begin(1).await;
+    let mut stream = house.stream(&session, "?event_deltas[]=agent.message", &[]).await;
+    let mut attempt = Attempt::of(&hand, 1);
+    node.tell(&attempt.start());
+    node.tell(&attempt.delta("Hello"));
+    stream.take(2).await;
+    // Lost on the way: " wor".
+    attempt.base.n += 4;
+    node.tell(&attempt.delta("ld"));
+    assert_eq!(stream.take(1).await[0].event, "session.preview_reset");
+    node.tell(&attempt.delta("!"));
+    hand.answer(&span, attempt.block, "Hello world!").await;
+    let frames = stream.until("session.status_idle").await;
+    assert!(frames.iter().all(|frame| frame.event != "event_delta"), "never glued");
+    assert_eq!(text_of(&frames), "Hello world!");
+}
+
+#[tokio::test]
 async fn z_29_a_cursor_beyond_the_log_gets_a_reset_and_the_whole_log() {
     let house = House::new();
     let session = with_a_turn(&house).await;

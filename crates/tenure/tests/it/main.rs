@@ -11,6 +11,7 @@ mod exit_codes;
 mod files;
 mod inert;
 mod kill;
+mod loops;
 mod pages;
 mod postgres;
 mod provider_failures;

@@ -62,6 +62,20 @@ fn z_26_a_node_that_lost_its_lease_is_not_heard() {
 }
 
 #[test]
+fn z_48_a_message_with_a_hole_in_it_is_not_given_to_late_readers_as_if_it_were_whole() {
+    let hub = PreviewHub::default();
+    hub.take(1, frame(1, 1, 1, start()));
+    hub.take(1, frame(1, 1, 4, delta("Hel")));
+    hub.take(1, frame(1, 1, 9, delta("rld")));
+    assert_eq!(text(&mut hub.read(SESSION)), "");
+    // The node tells everything again: it is whole.
+    hub.forget(1);
+    hub.take(2, frame(1, 1, 1, start()));
+    hub.take(2, frame(1, 1, 12, delta("Hello world")));
+    assert_eq!(text(&mut hub.read(SESSION)), "Hello world");
+}
+
+#[test]
 fn o_059_a_reader_that_is_behind_starts_again_and_misses_nothing() {
     let hub = PreviewHub::default();
     let mut reader = hub.read(SESSION);
