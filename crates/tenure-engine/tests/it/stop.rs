@@ -12,7 +12,7 @@ use tenure_store::Store;
 async fn z_30_the_last_event_of_a_cancelled_session_comes_after_its_processes_are_gone_and_says_so() {
     // One call leaves a process behind, and another one runs.
     let scenario = format!(
-        "[[turn]]\ndo = [{{ call = \"bash\", input = {{ command = 'setsid sleep 1000 & echo $! > {{f}}/left' }} }}]\n\
+        "[[turn]]\ndo = [{{ call = \"bash\", input = {{ command = 'sleep 1000 & echo $! > {{f}}/left' }} }}]\n\
          [[turn]]\ndo = [{{ call = \"bash\", input = {{ command = '{EFFECT_AND_WAIT}' }} }}]\n"
     );
     let mut house = House::new(&scenario).await;

@@ -274,6 +274,10 @@ async fn names_in_paths_that_name_nothing_are_not_found() {
     ];
     for operation in OPERATIONS.iter().filter(|operation| operation.path.contains('{')) {
         for name in strange {
+            // A queue that nobody used yet is empty, and not missing.
+            if operation.path.contains("{queue}") && tenure_api::lease::check_queue(name).is_ok() {
+                continue;
+            }
             let parts = operation.path.split('/').map(|part| if part.starts_with('{') { name } else { part });
             let path = parts.collect::<Vec<_>>().join("/").replace('{', "%7B").replace('}', "%7D");
             let body = json!({"events": [{"type": "user.interrupt"}], "steps": 1});

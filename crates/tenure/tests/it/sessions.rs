@@ -59,7 +59,7 @@ fn a_query_names_sessions_to_list_and_to_change() {
     let ids: Vec<&str> = listed.iter().map(|session| session["id"].as_str().unwrap()).collect();
     assert_eq!(ids, [second.as_str(), first.as_str()]);
     assert_eq!(house.run(&["ps", "--query", "weekly"]).ok().stderr, "No session matches.\n");
-    let wrong = house.run(&["ps", "--query", "colour:red"]).fails(1);
+    let wrong = house.run(&["ps", "--query", "colour:red"]).fails(2);
     assert!(wrong.contains("there is no field"), "{wrong}");
     house.run(&["cancel", &first]).ok();
     let would = house.run(&["cancel", "--query", "nightly", "-n"]).ok().stdout;
