@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::error::Code;
+use tenure_api::fields::Problem;
 use tenure_api::snapshot::{WireChange, WireLeftOut, WireSnapshot};
 use tenure_core::{InputBody, SessionId, SnapshotId, Timestamp};
 use tenure_files::Workspace;
@@ -23,8 +24,8 @@ type Shared = State<Arc<ServerState>>;
 /// Snapshots of one page unless the request says otherwise, and at most.
 const PAGE: (u64, u64) = (50, 1_000);
 
-/// How long a request waits for the snapshot that it asked for.
-const TAKEN_WITHIN: Duration = Duration::from_secs(60);
+/// How long a request waits at most for the snapshot that it asked for, in milliseconds; so long if it does not say.
+const MAX_WAIT_MILLIS: u64 = 60_000;
 
 /// Longest time between two looks whether it is taken, if no hint comes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -79,6 +80,10 @@ pub(crate) async fn take(
     body: JsonBody,
 ) -> Result<Json<WireSnapshot>> {
     let id = session_id(&id)?;
+    let wait = body.fields()?.number("wait_ms")?.unwrap_or(MAX_WAIT_MILLIS);
+    if wait > MAX_WAIT_MILLIS {
+        return Err(Problem::invalid("wait_ms", format_args!("expected 0 to {MAX_WAIT_MILLIS}")).into());
+    }
     let mut hints = state.store().hints();
     deliver::deliver(&state, &caller, id, vec![InputBody::Snapshot], body.idempotency(&caller)).await?;
     let taken = async {
@@ -91,7 +96,7 @@ pub(crate) async fn take(
             let _ = tokio::time::timeout(LOOK, hints.recv()).await;
         }
     };
-    let view = tokio::time::timeout(TAKEN_WITHIN, taken).await.map_err(|_| {
+    let view = tokio::time::timeout(Duration::from_millis(wait), taken).await.map_err(|_| {
         let message = "no worker has taken the snapshot yet; it will be taken, and the list shows it then";
         ApiError::new(Code::SessionBusy, message)
     })??;
