@@ -103,6 +103,5 @@ fn test() -> Result<()> {
     clients::test(&mut left_out)?;
     let program = run::target().join("debug").join("tenure");
     run::program("run the demo", &program, &["demo"])?;
-    web::play("ui-test", &mut left_out)?;
     machine::tell(&left_out)
 }

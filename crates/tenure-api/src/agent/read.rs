@@ -345,8 +345,7 @@ impl CompactionChange {
 
 impl PoliciesChange {
     fn read(policies: &Fields<'_>) -> Result<Self, Problem> {
-        let mut change = Self::default();
-        change.snapshot = match policies.text("snapshot", 32)?.as_deref() {
+        let snapshot = match policies.text("snapshot", 32)?.as_deref() {
             None => None,
             Some("manual") => Some(SnapshotPolicy::Manual),
             Some("turn") => Some(SnapshotPolicy::Turn),
@@ -359,6 +358,7 @@ impl PoliciesChange {
                 return Err(Problem::invalid(&path, message));
             }
         };
+        let mut change = Self { snapshot, ..Self::default() };
         if let Some(retry) = policies.inner("retry")? {
             change.max_attempts = retry.number("max_attempts")?;
             change.base_ms = retry.number("base_ms")?;

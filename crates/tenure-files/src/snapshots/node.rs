@@ -96,6 +96,9 @@ impl Content {
     }
 }
 
+/// An extended attribute: its name and its value.
+pub(super) type Attribute = (Vec<u8>, Vec<u8>);
+
 /// What is known of a file, folder, link or FIFO besides its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct About {
@@ -104,7 +107,7 @@ pub(super) struct About {
     pub(super) uid: Owner,
     pub(super) gid: Owner,
     pub(super) modified_ns: i64,
-    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) xattrs: Vec<Attribute>,
     /// Entries with the same number are names of one file; 0 for a file with one name.
     pub(super) group: u64,
 }

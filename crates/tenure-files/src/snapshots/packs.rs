@@ -17,6 +17,9 @@ const MAGIC: &[u8; 8] = b"TENPACK\n";
 /// Length of the directory, its first bytes and the end mark, at the end of a pack.
 const TAIL: usize = 12;
 
+/// Packs that were stored, with their sizes, and the chunks in them.
+pub(super) type Packed = (Vec<(PackId, u64)>, Vec<Reference>);
+
 /// Packs that are being written for one snapshot.
 pub(super) struct Packer<'a> {
     snapshots: &'a Snapshots,
@@ -113,7 +116,7 @@ impl<'a> Packer<'a> {
     }
 
     /// Stores what is open. Returns the packs with their sizes, and the chunks in them.
-    pub(super) fn finish(self) -> Result<(Vec<(PackId, u64)>, Vec<Reference>), Error> {
+    pub(super) fn finish(self) -> Result<Packed, Error> {
         let open = std::mem::replace(&mut *lock(&self.open), Open::new(self.snapshots));
         self.store(open)?;
         let done = std::mem::take(&mut *lock(&self.done));

@@ -1,6 +1,6 @@
 //! Looks through a folder: what is there, and what of it has changed since a snapshot.
 
-use super::node::{About, Content, Entry, Owner, Reference};
+use super::node::{About, Attribute, Content, Entry, Owner, Reference};
 use super::open::for_reading;
 use super::record::{MAX_NAMED, Reason, Record};
 use crate::error::{Error, Kind};
@@ -141,6 +141,7 @@ pub(super) struct Scan {
 
 impl Scan {
     /// Looks through `root`, compared with what is known.
+    #[allow(clippy::disallowed_methods, reason = "compared with the times of files, which this machine's clock gave")]
     pub(super) fn of(root: &OwnedFd, known: &HashMap<Vec<u8>, KnownFolder>) -> Result<Self, Error> {
         let stat = rustix::fs::fstat(root).map_err(|error| Error::io("look at", b".", &error.into()))?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -273,7 +274,7 @@ impl Scan {
         }
     }
 
-    pub(super) fn about(&self, look: &Look, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> About {
+    pub(super) fn about(&self, look: &Look, xattrs: Vec<Attribute>) -> About {
         let owner = |id: u32, workspace: u32| if id == workspace { Owner::Workspace } else { Owner::Id(id) };
         About {
             mode: look.mode & 0o7777,
@@ -285,7 +286,7 @@ impl Scan {
         }
     }
 
-    fn xattrs(&mut self, file: impl AsFd, path: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    fn xattrs(&mut self, file: impl AsFd, path: &[u8]) -> Result<Vec<Attribute>, Error> {
         let (kept, is_cut) = xattrs(file, path)?;
         if is_cut {
             self.leave_out(path.to_vec(), Reason::Attribute);
@@ -311,7 +312,7 @@ impl Scan {
 ///
 /// Attributes of overlays and security modules mean something to the machine they were set on, and
 /// file capabilities would hold outside of the sandbox (hazard Z-16).
-pub(super) fn xattrs(file: impl AsFd, path: &[u8]) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, bool), Error> {
+pub(super) fn xattrs(file: impl AsFd, path: &[u8]) -> Result<(Vec<Attribute>, bool), Error> {
     let wrong = |error: Errno| Error::io("read the attributes of", path, &error.into());
     let len = match rustix::fs::flistxattr_query(&file) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok((Vec::new(), false)),

@@ -1,6 +1,8 @@
 //! Takes a snapshot: reads what has changed, stores it, and makes the result visible last.
 
-use super::node::{Content, Entry, MAX_DEPTH, MAX_INLINE, Node, PackId, Piece, Reference, encode_pieces, is_long};
+use super::node::{
+    Attribute, Content, Entry, MAX_DEPTH, MAX_INLINE, Node, PackId, Piece, Reference, encode_pieces, is_long,
+};
 use super::open::for_reading;
 use super::packs::Packer;
 use super::record::{Consistency, Id, Reason, Record};
@@ -81,7 +83,7 @@ pub struct Taken {
 /// A file that was read.
 struct ReadFile {
     look: Look,
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    xattrs: Vec<Attribute>,
     has_others: bool,
     content: Content,
     is_torn: bool,
