@@ -195,9 +195,15 @@ impl House {
     }
 
     pub(crate) async fn session(&mut self) -> SessionId {
+        self.session_in(None).await
+    }
+
+    /// A session of an external loop, if there is a queue.
+    pub(crate) async fn session_in(&mut self, queue: Option<&str>) -> SessionId {
         let id = SessionId::from_bits(self.id() << 16);
         let agent = AgentRef { id: self.agent.id, version: self.agent.version };
-        let session = Session::new(id, self.tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
+        let mut session = Session::new(id, self.tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
+        session.queue = queue.map(str::to_owned);
         let new = NewSession { session, metadata: BTreeMap::new(), inputs: vec![], idempotency: None };
         self.store.create(new).await.unwrap();
         id

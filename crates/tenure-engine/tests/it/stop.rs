@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use tenure_core::*;
 use tenure_engine::EventMasker;
-use tenure_store::Store;
+use tenure_store::{Claim, EXTERNAL, Lane, Store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn z_30_the_last_event_of_a_cancelled_session_comes_after_its_processes_are_gone_and_says_so() {
@@ -33,6 +33,28 @@ async fn z_30_the_last_event_of_a_cancelled_session_comes_after_its_processes_ar
         _ => None,
     });
     assert_eq!(outcomes.collect::<Vec<_>>(), [Outcome::Done, Outcome::Interrupted], "every open call has a result");
+    check(&log);
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p_15_a_worker_carries_out_what_is_urgent_for_an_external_loop_and_nothing_else() {
+    let mut house = House::new("[[turn]]\ndo = [{ say = \"not mine to say\" }]\n").await;
+    let worker = house.worker().await;
+    let session = house.session_in(Some("reviews")).await;
+    house.say(session, "go").await;
+    house.send(session, InputBody::Interrupt).await;
+    // The interrupt is in the log, and the message waits for the loop.
+    house.until_log(session, |log| log.iter().any(|event| matches!(event.body, Body::UserInterrupt))).await;
+    let lane = Lane::Queue { tenant: house.tenant.clone(), name: "reviews".into(), span: 60_000 };
+    let claim = |id| Claim { node: EXTERNAL, lane: lane.clone(), id: LeaseId::from_bits(id), limit: 1 };
+    let leased = house.store.claim(claim(1)).await.unwrap();
+    assert_eq!((leased.len(), &leased[0].session.position), (1, &Position::Model), "it is back in its queue");
+    house.store.release(&leased[0].lease).await.unwrap();
+    house.send(session, InputBody::Cancel).await;
+    house.until(session, Phase::Cancelled).await;
+    let log = house.log(session).await;
+    assert!(!log.iter().any(|event| matches!(event.body, Body::AgentMessage { .. } | Body::SpanStart { .. })));
     check(&log);
     worker.stop().await;
 }
