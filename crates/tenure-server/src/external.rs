@@ -113,18 +113,23 @@ impl<'a> Pen<'a> {
     ) -> Result<Due> {
         let blocks = self.state.loops.end(self.session.id, self.lease.epoch);
         let (end, ids) = blocks.map_or((None, Vec::new()), |(end, ids)| (Some(end), ids));
-        self.write(events, ids)?;
-        let after = self.settle(then)?;
         self.commit_id = commit_id;
-        let due = self.finish(after).await;
+        let due = self.commit_all(events, ids, then).await;
         if let Some(end) = end {
-            // Its rows are there, or never will be.
+            // Its rows are there, or never will be: also when the checkpoint was refused.
             self.state.previews.take(crate::live::OWN_NODE, end);
         }
         due
     }
 
-    async fn finish(&mut self, then: Then) -> Result<Due> {
+    async fn commit_all(
+        &mut self,
+        events: Vec<LoopEvent>,
+        ids: Vec<(EventId, &'static str)>,
+        then: LoopThen,
+    ) -> Result<Due> {
+        self.write(events, ids)?;
+        let then = self.settle(then)?;
         if !self.commit(then).await? {
             return Ok(Due::Nothing);
         }
@@ -137,22 +142,18 @@ impl<'a> Pen<'a> {
             let place = ids.iter().position(|(_, of)| *of == kind)?;
             Some(ids.remove(place).0)
         };
-        let mut reports: VecDeque<usize> = VecDeque::new();
-        reports.extend(
-            events.iter().enumerate().filter(|(_, event)| matches!(event, LoopEvent::Usage { .. })).map(|(at, _)| at),
-        );
-        let models: Vec<Option<String>> = events
+        // The models of the calls that are still to be reported.
+        let mut models: VecDeque<String> = events
             .iter()
-            .map(|event| if let LoopEvent::Usage { model, .. } = event { Some(model.clone()) } else { None })
+            .filter_map(|event| if let LoopEvent::Usage { model, .. } = event { Some(model.clone()) } else { None })
             .collect();
         let mut span: Option<EventId> = None;
-        for (at, event) in events.into_iter().enumerate() {
+        for event in events {
             if span.is_none()
-                && matches!(event, LoopEvent::Message(_) | LoopEvent::Thinking(_) | LoopEvent::Usage { .. })
-                && let Some(report) = reports.front().filter(|report| **report >= at)
+                && matches!(event, LoopEvent::Message(_) | LoopEvent::Thinking(_))
+                && let Some(model) = models.front()
             {
-                let model = models[*report].clone().unwrap_or_default();
-                span = Some(self.begin_span(model)?);
+                span = Some(self.begin_span(model.clone())?);
             }
             let step = self.session.last_step;
             let origin = || Origin { dialect: "external".into(), ..Origin::default() };
@@ -193,7 +194,7 @@ impl<'a> Pen<'a> {
                     self.callbacks.push(callback);
                 }
                 LoopEvent::Usage { model, usage, cost_usd_micros } => {
-                    reports.pop_front();
+                    models.pop_front();
                     let span = match span.take() {
                         Some(span) => span,
                         None => self.begin_span(model.clone())?,
