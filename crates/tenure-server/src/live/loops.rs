@@ -29,14 +29,16 @@ struct Open {
     attempt: u32,
     n: u64,
     blocks: Vec<(EventId, &'static str)>,
-    checked: Instant,
+    /// When the lease was found held; not since a checkpoint, which may have moved the log.
+    checked: Option<Instant>,
 }
 
 impl LoopPreviews {
     /// Whether the lease was found held a moment ago.
     pub(crate) fn is_checked(&self, session: SessionId, epoch: u64) -> bool {
         let open = self.lock();
-        open.get(&session).is_some_and(|open| open.epoch == epoch && open.checked.elapsed() < CHECK_EVERY)
+        open.get(&session)
+            .is_some_and(|open| open.epoch == epoch && open.checked.is_some_and(|at| at.elapsed() < CHECK_EVERY))
     }
 
     /// Notes that the lease is held, after row `after_seq`.
@@ -45,10 +47,10 @@ impl LoopPreviews {
         if open.len() >= MAX_OPEN && !open.contains_key(&session) {
             open.pop_first();
         }
-        let fresh = || Open { epoch, after_seq, attempt: 1, n: 0, blocks: Vec::new(), checked: Instant::now() };
+        let fresh = || Open { epoch, after_seq, attempt: 1, n: 0, blocks: Vec::new(), checked: Some(Instant::now()) };
         let entry = open.entry(session).or_insert_with(fresh);
         if (entry.epoch, entry.after_seq) == (epoch, after_seq) {
-            entry.checked = Instant::now();
+            entry.checked = Some(Instant::now());
         } else {
             *entry = fresh();
         }
@@ -95,9 +97,13 @@ impl LoopPreviews {
     /// Ends the open message; gives the frame that says so and the ids that its blocks had.
     pub(crate) fn end(&self, session: SessionId, epoch: u64) -> Option<(PreviewFrame, Vec<(EventId, &'static str)>)> {
         let mut all = self.lock();
-        all.get(&session).filter(|open| open.epoch <= epoch)?;
-        let open = all.remove(&session)?;
-        Some((open.frame(session, open.n, PreviewKind::End), open.blocks))
+        let open = all.get_mut(&session).filter(|open| open.epoch <= epoch)?;
+        let end = open.frame(session, open.n, PreviewKind::End);
+        // What is told after the same row is another attempt: readers would take it for what they have.
+        open.attempt = open.attempt.saturating_add(1);
+        open.n = 0;
+        open.checked = None;
+        Some((end, std::mem::take(&mut open.blocks)))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Open>> {
