@@ -61,6 +61,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("tenure-engine", ports.to_vec()),
         ("tenure-server", vec!["tenure-api", "tenure-core", "tenure-files", "tenure-store", "tenure-telemetry"]),
         ("tenure", all),
+        ("tenure-sim", vec!["tenure-core", "tenure-engine", "tenure-model", "tenure-store", "tenure-telemetry"]),
         ("xtask", vec![]),
     ])
 }

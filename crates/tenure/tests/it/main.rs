@@ -6,6 +6,7 @@ mod house;
 mod agents_and_environments;
 mod approvals;
 mod configuration;
+mod crash;
 mod demo;
 mod exit_codes;
 mod files;
