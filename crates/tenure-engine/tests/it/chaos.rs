@@ -172,7 +172,13 @@ async fn user(store: Arc<Memory>, number: u128, begun: Instant) {
     let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
     let new = Session::new(session, tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
     store
-        .create(NewSession { session: new, metadata: BTreeMap::new(), inputs: vec![], idempotency: None })
+        .create(NewSession {
+            session: new,
+            metadata: BTreeMap::new(),
+            events: vec![],
+            inputs: vec![],
+            idempotency: None,
+        })
         .await
         .unwrap();
     for turn in 0..TURNS {
