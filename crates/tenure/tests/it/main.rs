@@ -19,6 +19,8 @@ mod run;
 mod sessions;
 mod start_and_stop;
 mod telemetry;
+mod two_workers;
+mod upstream;
 
 #[path = "../../../tenure-telemetry/tests/it/spans.rs"]
 #[allow(dead_code, reason = "the tests of telemetry use more of it")]
