@@ -5,6 +5,7 @@ mod house;
 
 mod agents_and_environments;
 mod approvals;
+mod bad_upstreams;
 mod configuration;
 mod demo;
 mod exit_codes;

@@ -24,7 +24,7 @@ impl Pair {
         let mut house = House::empty();
         let config = std::fs::read_to_string(house.path("tenure.toml")).unwrap();
         let config = config.replace("[worker]", &format!("[worker]\nslots = {SLOTS}"));
-        house.write("tenure.toml", format!("{settings}{config}{}", upstream.config()));
+        house.write("tenure.toml", format!("{settings}{config}{}api_key_env = \"P_KEY\"\n", upstream.config()));
         house.start_server(&["serve"]);
         let mut pair = Self { house, upstream, workers: Vec::new() };
         pair.add("one");

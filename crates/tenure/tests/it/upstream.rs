@@ -53,9 +53,9 @@ impl Upstream {
         upstream
     }
 
-    /// Settings of a provider `p` that is this one; its key is in the environment variable `P_KEY`.
+    /// Settings of a provider `p` that is this one, without a key.
     pub(crate) fn config(&self) -> String {
-        format!("\n[providers.p]\ndialect = \"openai\"\nbase_url = \"{}/v1\"\napi_key_env = \"P_KEY\"\n", self.url)
+        format!("\n[providers.p]\ndialect = \"openai\"\nbase_url = \"{}/v1\"\n", self.url)
     }
 
     /// What is done from now on; requests that are held stay so.
@@ -123,7 +123,7 @@ impl Upstream {
 fn answer(stream: &mut TcpStream, says: Says) -> bool {
     match says {
         Says::Answers | Says::AnswersTogether(_) => {
-            let body = "data: {\"choices\":[{\"delta\":{\"content\":\"done\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+            let body = "data: {\"choices\":[{\"delta\":{\"content\":\"done\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1000}}\n\ndata: [DONE]\n\n";
             stream.write_all(whole(200, "text/event-stream", body).as_bytes()).is_ok()
         }
         Says::Refuses(status, kind) => {
