@@ -11,7 +11,6 @@
 
 use crate::advance::Advance;
 use crate::error::Stopped;
-use crate::ids;
 use crate::services::Services;
 use crate::upstreams::Upstream;
 use std::sync::Arc;
@@ -196,7 +195,7 @@ impl Advance {
         }
         self.leave_turn();
         if let Some((condition, model)) = blocked {
-            let drafts = condition::met(self.journal.session(), &condition, &model, rand::random(), now);
+            let drafts = condition::met(self.journal.session(), &condition, &model, self.services.chance.number(), now);
             self.record(drafts).await?;
         }
         Ok(None)
@@ -223,6 +222,7 @@ impl Advance {
     async fn wait_for_slot(&mut self, wait: Duration) -> Result<bool, Stopped> {
         let stopping = self.services.stopping.clone();
         tokio::select! {
+            biased;
             stop = self.must_stop() => stop.map(|()| false),
             () = stopping.cancelled() => Ok(false),
             () = tokio::time::sleep(wait) => Ok(true),
@@ -295,7 +295,9 @@ impl Advance {
             return Ok(condition::fall_back(drafts));
         }
         Ok(match condition {
-            Some(condition) => condition::wait_for(drafts, &condition, chosen.model(), rand::random(), now),
+            Some(condition) => {
+                condition::wait_for(drafts, &condition, chosen.model(), self.services.chance.number(), now)
+            }
             None => drafts,
         })
     }
@@ -304,13 +306,13 @@ impl Advance {
         let policy = self.agent.policies.retry;
         let key = ConditionKey::of(failure, &chosen.upstream.0, &chosen.upstream.1);
         let mut report = Report {
-            id: ids::condition(),
+            id: self.services.chance.condition(),
             key: ConditionKey { credential: String::new(), model: None },
             class: failure.class,
             message: self.services.masker.text(failure.message.clone()),
             hint: failure.retry_after,
             policy,
-            random: rand::random(),
+            random: self.services.chance.number(),
             sent_at: chosen.sent_at,
             probe: None,
         };
@@ -386,13 +388,13 @@ impl Advance {
             Pace::Hold(span) => {
                 let (credential, model) = chosen.upstream.clone();
                 let report = Report {
-                    id: ids::condition(),
+                    id: self.services.chance.condition(),
                     key: ConditionKey { credential, model: Some(model) },
                     class: Class::RateLimit,
                     message: "the headers of the newest answer say that nothing is left of the limit".to_owned(),
                     hint: Some(span),
                     policy: self.agent.policies.retry,
-                    random: rand::random(),
+                    random: self.services.chance.number(),
                     sent_at: now,
                     probe: None,
                 };

@@ -17,13 +17,14 @@ use crate::held::HeldLease;
 use crate::journal::Journal;
 use crate::services::Services;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tenure_core::condition::Admission;
 use tenure_core::{
     Action, Agent, Body, ConditionId, Draft, End, Input, InputBody, MAX_LOSSES, SnapshotReason, Stop, cancelled, ended,
     intake, next, out_of_time, recover, set_aside,
 };
 use tenure_store::{Leased, Then};
+use tokio::time::Instant;
 
 /// Most inputs that one commit consumes; the others wait for the next step boundary.
 const MAX_INTAKE: usize = 256;
@@ -213,6 +214,7 @@ impl Advance {
 
     async fn wait_shortly(&mut self, span: Duration) -> Result<(), Stopped> {
         tokio::select! {
+            biased;
             () = self.held.lost.cancelled() => return Err(Stopped::Lost),
             () = self.services.stopping.cancelled() => return Ok(()),
             () = self.held.urgent.notified() => {}
@@ -259,6 +261,8 @@ impl Advance {
                 }
             };
             tokio::select! {
+                biased;
+                () = self.held.lost.cancelled() => return Err(Stopped::Lost),
                 () = out_of_time => {
                     // Somebody may have given it more meanwhile.
                     self.journal.refresh().await?;
@@ -266,7 +270,6 @@ impl Advance {
                         return Ok(());
                     }
                 }
-                () = self.held.lost.cancelled() => return Err(Stopped::Lost),
                 // Another limit of time, perhaps: it binds at once.
                 () = self.held.input.notified(), if time_left.is_some() => self.journal.refresh().await?,
                 () = self.services.grace_over.cancelled() => return Err(Stopped::Draining),

@@ -4,8 +4,9 @@
 //! clock counted; no wall clock of this machine enters a comparison (design 7.5).
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tenure_core::{Millis, Timestamp};
+use tokio::time::Instant;
 
 /// An estimate of the store's time that never goes back.
 #[derive(Debug)]

@@ -109,6 +109,7 @@ impl Advance {
             };
             let mut call = writer.model.call(prompt, &context, &mut on_event);
             tokio::select! {
+                biased;
                 result = &mut call => result,
                 stop = self.must_stop() => {
                     stop?;

@@ -30,10 +30,11 @@ pub(crate) async fn run(services: Arc<Services>) {
             }
         };
         tokio::select! {
+            biased;
             () = services.stopping.cancelled() => return,
             () = services.upstreams.changed.notified() => {}
             // Drawn, so that nodes do not look together.
-            () = tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..=1.0))) => {}
+            () = tokio::time::sleep(services.chance.part_of(pause, 0.5..=1.0)) => {}
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::advance::Advance;
 use crate::error::Stopped;
-use crate::ids;
 use crate::sandboxes::{Home, Wish};
 use tenure_core::failure::Class;
 use tenure_core::{Body, Draft, SnapshotPolicy, SnapshotReason, Stop};
@@ -44,7 +43,7 @@ impl Advance {
             return Ok(());
         }
         self.services.may_start_effect(&self.held)?;
-        let id = ids::snapshot();
+        let id = self.services.chance.snapshot();
         let wish = Wish {
             session: session.id,
             home: Home { tenant: session.tenant.clone(), files: session.files },

@@ -2,7 +2,6 @@
 
 use crate::error::Stopped;
 use crate::held::HeldLease;
-use crate::ids;
 use crate::services::Services;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +69,7 @@ impl Journal {
     /// Adds one event; masks secrets first.
     fn append(&mut self, draft: Draft) -> Result<EventId, Invalid> {
         let event = Event {
-            id: draft.id.unwrap_or_else(ids::event),
+            id: draft.id.unwrap_or_else(|| self.services.chance.event()),
             seq: self.session.last_seq + 1,
             at: self.services.clock.now(),
             step: draft.step,
@@ -150,7 +149,7 @@ impl Journal {
         }
         let checkpoint = Checkpoint {
             lease: self.lease.clone(),
-            commit_id: ids::lease(),
+            commit_id: self.services.chance.lease(),
             events: std::mem::take(&mut self.pending),
             session: self.session.clone(),
             // Named once: the store has nothing to remove for what was consumed before.

@@ -6,6 +6,7 @@
 
 mod admission;
 mod advance;
+mod chance;
 mod claims;
 mod clock;
 mod compact_step;
@@ -14,7 +15,6 @@ mod context;
 mod error;
 mod file_step;
 mod held;
-mod ids;
 mod internal;
 mod journal;
 mod links;
@@ -42,6 +42,6 @@ pub use masker::EventMasker;
 pub use meters::METERS;
 pub use options::Options;
 pub use requests::{Rebuilt, Requests};
-pub use sandboxes::{Folders, Sandboxes};
+pub use sandboxes::{Folders, Hands, Sandboxes};
 pub use start::{StartError, Worker};
 pub use worker::Ended;

@@ -1,9 +1,9 @@
 //! One model call: begun in the log, streamed as a preview, ended in the log.
 
 use crate::advance::Advance;
+use crate::chance::Chance;
 use crate::context::seen;
 use crate::error::Stopped;
-use crate::ids;
 use crate::previews::Previews;
 use crate::tools::Tools;
 use std::collections::BTreeMap;
@@ -90,7 +90,13 @@ impl Advance {
         services.previews.begin(id, epoch, after_seq, attempt);
         let mut observed =
             services.observer.attempt(self.held.trace, self.journal.session(), resolved, prompt, (step, attempt));
-        let mut blocks = Blocks { session: id, previews: &services.previews, ids: BTreeMap::new(), limits: Vec::new() };
+        let mut blocks = Blocks {
+            session: id,
+            chance: &services.chance,
+            previews: &services.previews,
+            ids: BTreeMap::new(),
+            limits: Vec::new(),
+        };
         let mut chosen = self.chosen.take();
         let mut received = Received::default();
         let context = CallContext { session: id, step, attempt };
@@ -106,6 +112,7 @@ impl Advance {
             };
             let mut call = resolved.model.call(prompt, &context, &mut on_event);
             tokio::select! {
+                biased;
                 result = &mut call => Some(result),
                 stop = self.must_stop() => {
                     stop?;
@@ -185,7 +192,8 @@ impl Advance {
             status = failure.status, kind = %failure.kind, "model attempt failed"
         );
         let now = self.services.clock.now();
-        let drafts = failed(self.journal.session(), failure, attempt, &self.agent.policies, rand::random(), now);
+        let drafts =
+            failed(self.journal.session(), failure, attempt, &self.agent.policies, self.services.chance.number(), now);
         let drafts = match self.chosen.take().filter(|chosen| chosen.model() == attempt.model) {
             Some(mut chosen) => self.weigh(drafts, failure, &mut chosen).await?,
             None => drafts,
@@ -254,6 +262,7 @@ impl Received {
 /// The blocks of one attempt as clients see them: each has the id of the event that it may become.
 struct Blocks<'a> {
     session: SessionId,
+    chance: &'a Chance,
     previews: &'a Previews,
     ids: BTreeMap<usize, EventId>,
     /// What the headers said about the provider's limits.
@@ -264,7 +273,7 @@ impl Blocks<'_> {
     fn show(&mut self, event: StreamEvent) {
         match event {
             StreamEvent::BlockStart { index, kind } => {
-                let id = ids::event();
+                let id = self.chance.event();
                 self.ids.insert(index, id);
                 if let Some(event_type) = kind.preview_type() {
                     self.previews.start(self.session, id, event_type);
@@ -283,7 +292,7 @@ impl Blocks<'_> {
     /// Gives the blocks of the answer the ids that their previews had.
     fn name(&self, mut answer: Answer) -> Answer {
         for (index, block) in answer.blocks.iter_mut().enumerate() {
-            block.id = Some(self.ids.get(&index).copied().unwrap_or_else(ids::event));
+            block.id = Some(self.ids.get(&index).copied().unwrap_or_else(|| self.chance.event()));
         }
         answer
     }

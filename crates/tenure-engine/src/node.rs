@@ -8,10 +8,11 @@ use crate::sandboxes::Closing;
 use crate::services::Services;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tenure_core::{NodeId, SessionId};
 use tenure_store::{Beat, Hint, Kind, Node};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 /// How often controls of held leases are looked up, if no hint comes.
 const CONTROLS: Duration = Duration::from_millis(500);
@@ -48,6 +49,7 @@ pub(crate) async fn heartbeat(services: Arc<Services>) {
             break;
         }
         tokio::select! {
+            biased;
             () = services.retired.cancelled() => return,
             () = tokio::time::sleep(options.heartbeat.min(services.trust.left())) => {}
         }
@@ -69,6 +71,7 @@ pub(crate) async fn controls(services: Arc<Services>) {
     let mut hints = services.store.hints();
     loop {
         let hint = tokio::select! {
+            biased;
             () = services.retired.cancelled() => return,
             hint = tokio::time::timeout(CONTROLS, hints.recv()) => hint,
         };
@@ -111,6 +114,7 @@ pub(crate) async fn sweep(services: Arc<Services>) {
             Err(error) => tracing::warn!(%error, "list nodes"),
         }
         tokio::select! {
+            biased;
             () = services.stopping.cancelled() => return,
             () = tokio::time::sleep(SWEEP) => {}
         }
@@ -141,7 +145,9 @@ impl Observed {
             if seen.0 != node.beats {
                 *seen = (node.beats, Instant::now());
             }
-            if seen.1.elapsed() >= services.options.dead_after || services.locks.is_abandoned(node.id) {
+            if seen.1.elapsed() >= services.options.dead_after
+                || services.locks.as_ref().is_some_and(|locks| locks.is_abandoned(node.id))
+            {
                 dead.push((node.id, node.beats));
             }
         }

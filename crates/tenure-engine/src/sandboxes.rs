@@ -1,12 +1,14 @@
 //! The live sandboxes of this node: made when first needed, kept while a session is busy, ended
 //! when it is idle. Their files stay (design 4.8).
 
+mod hands;
 mod outputs;
 mod snapshots;
 #[cfg(test)]
 mod tests;
 mod turns;
 
+pub use hands::Hands;
 pub(crate) use snapshots::{Home, Wish, collect};
 
 use crate::masker::EventMasker;
@@ -132,6 +134,8 @@ pub struct Sandboxes {
     /// Calls that run, by session and lease.
     calls: Mutex<BTreeMap<(SessionId, u64), usize>>,
     turns: Turns,
+    /// Set if there are no sandboxes at all.
+    hands: Option<Arc<dyn Hands>>,
     stores: Arc<Stores>,
     caches: snapshots::Caches,
     /// No more are given.
@@ -158,6 +162,7 @@ impl Sandboxes {
             live: Mutex::default(),
             calls: Mutex::default(),
             turns: Turns::default(),
+            hands: None,
             is_closed: AtomicBool::new(false),
         }
     }
@@ -274,6 +279,9 @@ impl Sandboxes {
             }
         };
         let Some(live) = gone else {
+            if self.hands.is_some() {
+                return "killed";
+            }
             return match tenure_sandbox::end_left(self.folders.state(session), epoch).await {
                 Ok(true) => "killed",
                 Ok(false) => "nothing was running",
@@ -395,6 +403,7 @@ pub(crate) async fn reap(services: Arc<Services>) {
     let idle = services.options.sandbox_idle;
     loop {
         tokio::select! {
+            biased;
             () = services.stopping.cancelled() => return,
             () = tokio::time::sleep(REAP) => {}
         }

@@ -1,5 +1,6 @@
 //! What the parts of a worker share.
 
+use crate::chance::Chance;
 use crate::claims::Claims;
 use crate::clock::StoreClock;
 use crate::context::Contexts;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 /// What the parts of a worker share; one per start.
 pub(crate) struct Services {
     pub(crate) node: NodeId,
+    pub(crate) chance: Chance,
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) models: Arc<dyn Models>,
@@ -41,7 +43,8 @@ pub(crate) struct Services {
     pub(crate) claims: Claims,
     pub(crate) contexts: Contexts,
     pub(crate) timers: Timers,
-    pub(crate) locks: Locks,
+    /// None in a simulated worker, which has no process that could be gone.
+    pub(crate) locks: Option<Locks>,
     pub(crate) trust: Trust,
     pub(crate) upstreams: Upstreams,
     /// No new claims; leases are given back at step boundaries.
@@ -61,6 +64,11 @@ impl std::fmt::Debug for Services {
 }
 
 impl Services {
+    /// Whether this worker is one of a simulated world (see [`crate::Worker::simulated`]).
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self.chance, Chance::Seeded(_))
+    }
+
     /// Called right before an effect: stops the work if the lease may belong to somebody else.
     pub(crate) fn may_start_effect(&self, held: &HeldLease) -> Result<(), Stopped> {
         if held.lost.is_cancelled() || !self.trust.holds() { Err(Stopped::Lost) } else { Ok(()) }
@@ -76,6 +84,7 @@ impl Services {
             }
         };
         tokio::select! {
+            biased;
             () = lost => Err(Stopped::Lost),
             () = self.grace_over.cancelled() => Err(Stopped::Draining),
             () = tokio::time::sleep(span) => Ok(()),

@@ -1,9 +1,11 @@
 //! Brings a worker up: identity, lock, registration, then its duties.
 
+use crate::chance::Chance;
 use crate::claims::Claims;
 use crate::clock::StoreClock;
 use crate::context::Contexts;
 use crate::held::Held;
+use crate::internal;
 use crate::locks::Locks;
 use crate::masker::EventMasker;
 use crate::meters::Meters;
@@ -16,9 +18,9 @@ use crate::tools::Tools;
 use crate::trust::Trust;
 use crate::upstreams::Upstreams;
 use crate::worker::{self, Ended};
-use crate::{ids, internal};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tenure_core::NodeId;
 use tenure_model::Models;
 use tenure_store::{NewNode, Store};
 use tokio::net::TcpListener;
@@ -47,7 +49,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Worker {
     services: Arc<Services>,
-    listener: TcpListener,
+    /// None in a simulated world, where nobody asks for previews.
+    listener: Option<TcpListener>,
     address: SocketAddr,
 }
 
@@ -63,41 +66,38 @@ impl Worker {
         masker: EventMasker,
         options: Options,
     ) -> Result<Self, StartError> {
-        let node = ids::node();
+        let chance = Chance::System;
+        let node = chance.node();
         let locks = Locks::hold(&options.data, node).map_err(StartError::Lock)?;
         let address = options.internal_listen;
         let listener = TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })?;
         let address = listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
         let label = format!("pid {} version {}", std::process::id(), env!("CARGO_PKG_VERSION"));
         store.register(NewNode { id: node, address: address.to_string(), label }).await?;
-        let clock = StoreClock::new(store.now().await?);
-        let trust = Trust::new(options.fence_after());
-        let tracer = options.telemetry.tracer.clone();
-        let observer = Observer { meters: Arc::new(Meters::new(&options.telemetry.registry)), tracer };
-        let services = Services {
-            node,
-            options,
-            store,
-            models,
-            tools: Tools::default(),
-            sandboxes,
-            masker,
-            clock,
-            previews: Arc::default(),
-            observer,
-            held: Held::default(),
-            claims: Claims::default(),
-            contexts: Contexts::default(),
-            timers: Timers::default(),
-            locks,
-            trust,
-            upstreams: Upstreams::default(),
-            stopping: CancellationToken::new(),
-            grace_over: CancellationToken::new(),
-            fenced: CancellationToken::new(),
-            retired: CancellationToken::new(),
-        };
-        Ok(Self { services: Arc::new(services), listener, address })
+        let services = services(node, chance, Some(locks), store, models, sandboxes, masker, options).await?;
+        Ok(Self { services: Arc::new(services), listener: Some(listener), address })
+    }
+
+    /// Registers a node of a simulated world: the same worker, with all its decisions, on one thread, on
+    /// the clock of its runtime, and with the chance that `seed` gives it. It takes no lock in the data
+    /// folder and listens nowhere.
+    ///
+    /// # Errors
+    /// When the store refuses the node.
+    pub async fn simulated(
+        seed: u64,
+        store: Arc<dyn Store>,
+        models: Arc<dyn Models>,
+        sandboxes: Arc<Sandboxes>,
+        options: Options,
+    ) -> Result<Self, StartError> {
+        let chance = Chance::seeded(seed);
+        let node = chance.node();
+        let address = options.internal_listen;
+        store.register(NewNode { id: node, address: address.to_string(), label: format!("seed {seed}") }).await?;
+        let masker = EventMasker::default();
+        let services = services(node, chance, None, store, models, sandboxes, masker, options).await?;
+        Ok(Self { services: Arc::new(services), listener: None, address })
     }
 
     /// Where other nodes reach this one.
@@ -106,7 +106,7 @@ impl Worker {
     }
 
     /// The id of this node.
-    pub fn node(&self) -> tenure_core::NodeId {
+    pub fn node(&self) -> NodeId {
         self.services.node
     }
 
@@ -116,10 +116,52 @@ impl Worker {
     /// When the store fails for good.
     pub async fn run(self, stop: CancellationToken) -> Result<Ended, tenure_store::Error> {
         let services = self.services;
-        let others = internal::serve(self.listener, services.clone());
-        let others = tokio::spawn(others);
+        let others = self.listener.map(|listener| tokio::spawn(internal::serve(listener, services.clone())));
         let ended = worker::run(services, stop).await;
-        let _ = others.await;
+        if let Some(others) = others {
+            let _ = others.await;
+        }
         ended
     }
+}
+
+#[allow(clippy::too_many_arguments, reason = "each is one part of a worker, named where it is made")]
+async fn services(
+    node: NodeId,
+    chance: Chance,
+    locks: Option<Locks>,
+    store: Arc<dyn Store>,
+    models: Arc<dyn Models>,
+    sandboxes: Arc<Sandboxes>,
+    masker: EventMasker,
+    options: Options,
+) -> Result<Services, tenure_store::Error> {
+    let clock = StoreClock::new(store.now().await?);
+    let trust = Trust::new(options.fence_after());
+    let tracer = options.telemetry.tracer.clone();
+    let observer = Observer { meters: Arc::new(Meters::new(&options.telemetry.registry)), tracer };
+    Ok(Services {
+        node,
+        chance,
+        options,
+        store,
+        models,
+        tools: Tools::default(),
+        sandboxes,
+        masker,
+        clock,
+        previews: Arc::default(),
+        observer,
+        held: Held::default(),
+        claims: Claims::default(),
+        contexts: Contexts::default(),
+        timers: Timers::default(),
+        locks,
+        trust,
+        upstreams: Upstreams::default(),
+        stopping: CancellationToken::new(),
+        grace_over: CancellationToken::new(),
+        fenced: CancellationToken::new(),
+        retired: CancellationToken::new(),
+    })
 }

@@ -12,6 +12,11 @@ const BATCH: usize = 256;
 /// Longest time between two looks: timers set by other processes are found by looking.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
+/// Shortest time until the next look for a session that the last look did not wake: what is due by the
+/// clock of this node is not yet due by that of a store that stands still, because it was set back
+/// (hazard Z-24), and asking all the time makes it no quicker.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
+
 /// The earliest time that this node knows of.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
@@ -52,11 +57,10 @@ pub(crate) async fn run(services: Arc<Services>) {
                 MAX_PAUSE
             }
         };
-        let pause = match services.timers.earliest() {
-            Some(at) => pause.min(services.clock.until(at)),
-            None => pause,
-        };
+        let until_next = services.timers.earliest().map(|at| services.clock.until(at));
+        let pause = pause.min(until_next.unwrap_or(MAX_PAUSE).max(MIN_PAUSE));
         tokio::select! {
+            biased;
             () = services.stopping.cancelled() => return,
             () = services.timers.changed.notified() => {}
             () = tokio::time::sleep(pause) => {}

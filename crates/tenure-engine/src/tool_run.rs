@@ -64,6 +64,10 @@ impl Runner {
 
     /// Runs a call to its end, or until `cancel`.
     pub(crate) async fn run(&self, call: &Call, input: Json, cancel: CancellationToken) -> Ran {
+        if let Some(hands) = self.sandboxes.hands() {
+            let done = hands.run(self.session, call, &input).await;
+            return Ran { notes: Vec::new(), done, blocked: None };
+        }
         let lazy = Lazy { runner: self, news: Mutex::default(), blocked: Mutex::default() };
         let _busy = self.sandboxes.busy(self.session, self.held.lease.epoch);
         let wanted =

@@ -2,7 +2,6 @@
 
 use crate::advance::Advance;
 use crate::error::Stopped;
-use crate::ids;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::time::Duration;
@@ -59,6 +58,7 @@ impl Advance {
         }
         loop {
             let finished_call = tokio::select! {
+                biased;
                 next = running.next() => next,
                 stop = self.must_stop() => {
                     stop?;
@@ -116,7 +116,7 @@ impl Advance {
                 self.record(vec![draft]).await
             }
             Ok(WaitCall::CreateCallback { label, expires_millis }) => {
-                let id = ids::callback();
+                let id = self.services.chance.callback();
                 let expires_at = now.after(expires_millis.unwrap_or(CALLBACK_LIFE).min(MAX_WAIT));
                 let created = Draft::of_step(call.step, Body::CallbackCreated { callback: id, label, expires_at });
                 if self.journal.push(created).is_err() {

@@ -1,7 +1,8 @@
 //! How long this node may believe that its leases are its own, without asking (design 7.6).
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Runs out some time after the newest good heartbeat was sent, by the monotonic clock of this machine.
 ///

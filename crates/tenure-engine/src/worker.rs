@@ -6,7 +6,7 @@ use crate::held::HeldLease;
 use crate::observe::LeaseSpan;
 use crate::sandboxes::Closing;
 use crate::services::Services;
-use crate::{conditions, ids, node, timers};
+use crate::{conditions, node, timers};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::Invalid;
@@ -40,7 +40,7 @@ pub enum Ended {
 pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Result<Ended, Error> {
     let leases = TaskTracker::new();
     let duties = TaskTracker::new();
-    let heart = start_heart(services.clone());
+    let heart = Heart::start(&services);
     duties.spawn(node::controls(services.clone()));
     duties.spawn(node::sweep(services.clone()));
     duties.spawn(timers::run(services.clone()));
@@ -48,6 +48,7 @@ pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Res
     duties.spawn(crate::sandboxes::reap(services.clone()));
     duties.spawn(crate::sandboxes::collect(services.clone()));
     tokio::select! {
+        biased;
         () = stop.cancelled() => {}
         () = services.fenced.cancelled() => {}
         () = claims(&services, &leases) => {}
@@ -68,22 +69,46 @@ pub(crate) async fn run(services: Arc<Services>, stop: CancellationToken) -> Res
     services.retired.cancel();
     duties.close();
     duties.wait().await;
-    let _ = tokio::task::spawn_blocking(move || heart.join()).await;
+    heart.stopped().await;
     Ok(if is_fenced { Ended::Fenced } else { Ended::Stopped })
 }
 
-/// Heartbeats on a thread and runtime of their own (case O-040).
-fn start_heart(services: Arc<Services>) -> std::thread::JoinHandle<()> {
-    std::thread::Builder::new()
-        .name("heartbeat".to_owned())
-        .spawn(move || {
+/// What sends the heartbeats.
+enum Heart {
+    /// A thread and runtime of its own, so that a busy worker does not look dead (case O-040).
+    Thread(std::thread::JoinHandle<()>),
+    /// A task like the others: a simulated worker has one thread and one clock.
+    Task(tokio::task::JoinHandle<()>),
+}
+
+impl Heart {
+    fn start(services: &Arc<Services>) -> Self {
+        let beats = node::heartbeat(services.clone());
+        if services.is_simulated() {
+            return Self::Task(tokio::spawn(beats));
+        }
+        let beat = move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .expect("a timer and a reactor can be made");
-            runtime.block_on(node::heartbeat(services));
-        })
-        .expect("a thread can be started")
+            runtime.block_on(beats);
+        };
+        let thread = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
+        Self::Thread(thread.expect("a thread can be started"))
+    }
+
+    /// Waits until it has stopped.
+    async fn stopped(self) {
+        match self {
+            Self::Thread(thread) => {
+                let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+            }
+            Self::Task(task) => {
+                let _ = task.await;
+            }
+        }
+    }
 }
 
 async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
@@ -98,7 +123,7 @@ async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
         {
             permits.push(permit);
         }
-        let id = ids::lease();
+        let id = services.chance.lease();
         let claim = Claim { node: services.node, lane: Lane::Workers, id, limit: permits.len() };
         let guard = services.claims.begin(services.clock.seen());
         let leased = claim_again_if_lost(services, claim).await;
@@ -113,7 +138,7 @@ async fn claims(services: &Arc<Services>, leases: &TaskTracker) {
         }
         drop(guard);
         if is_empty {
-            idle(&mut hints).await;
+            idle(services, &mut hints).await;
         }
     }
 }
@@ -136,8 +161,8 @@ async fn claim_again_if_lost(services: &Services, claim: Claim) -> Vec<Leased> {
     }
 }
 
-async fn idle(hints: &mut tokio::sync::broadcast::Receiver<Hint>) {
-    let pause = CLAIM_POLL.mul_f64(rand::random_range(0.5..1.0));
+async fn idle(services: &Services, hints: &mut tokio::sync::broadcast::Receiver<Hint>) {
+    let pause = services.chance.part_of(CLAIM_POLL, 0.5..=1.0);
     let runnable = async {
         loop {
             match hints.recv().await {

@@ -4,6 +4,9 @@
 //! until a test moves it. Nothing outlives the process.
 
 mod conditions;
+mod planted;
+
+pub use planted::Planted;
 
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, EXTERNAL,
@@ -46,6 +49,7 @@ struct Data {
     conditions: BTreeMap<ConditionId, Condition>,
     keys: BTreeMap<(TenantId, String, String), ([u8; 32], Remembered)>,
     turn: Option<TenantId>,
+    planted: planted::Bugs,
 }
 
 /// What a repeated request gets.
@@ -144,6 +148,12 @@ impl Memory {
         data.now = data.now.max(now);
         drop(data);
         self.hint(Hint::Anything);
+    }
+
+    /// Sets the clock without a hint: nobody is told that time goes by.
+    pub fn pass_to(&self, now: Timestamp) {
+        let mut data = self.lock();
+        data.now = data.now.max(now);
     }
 
     /// Moves the clock on.
@@ -385,8 +395,9 @@ impl Data {
         let (now, id) = (self.now, lease.session);
         let fenced =
             || Error::new(Kind::Fenced, format!("the lease of session {id} with epoch {} is gone", lease.epoch));
+        let planted = self.planted.of_commit(id);
         let head = self.heads.get_mut(&id).ok_or_else(fenced)?;
-        let is_held = head.is_fenced_by(&lease);
+        let is_held = head.is_fenced_by(&lease) || planted.is_unfenced && head.state == State::Leased;
         if head.commit == Some(commit_id) {
             let inbox = if is_held { head.waiting() } else { Vec::new() };
             return Ok((Committed { is_held, inbox, now }, Vec::new()));
@@ -424,7 +435,7 @@ impl Data {
             false
         } else {
             match then {
-                crate::Then::Park if head.inbox.is_empty() => {
+                crate::Then::Park if head.inbox.iter().all(|(position, _)| *position > planted.seen_tail) => {
                     head.note_end(now, LeaseEnd::Parked);
                     head.state = State::Parked;
                     head.granted = None;
@@ -763,6 +774,7 @@ impl Store for Memory {
         let parked = data.heads.values().filter(|head| head.state == State::Parked);
         let mut times: Vec<(Timestamp, SessionId)> =
             parked.filter_map(|head| Some((head.session.wakes_at()?, head.session.id))).collect();
+        times.retain(|(_, id)| !data.planted.lost_timers.contains(id));
         times.sort_unstable();
         let now = data.now;
         let woken: Vec<SessionId> =

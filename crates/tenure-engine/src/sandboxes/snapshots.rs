@@ -111,6 +111,9 @@ impl Sandboxes {
 
     /// Stores the files of a session. Nothing if there are none here, or if nothing has changed.
     pub(crate) async fn store_files(&self, wish: Wish) -> Result<Option<SnapshotTaken>, Error> {
+        if self.hands.is_some() {
+            return Ok(None);
+        }
         let Wish { session, home, id, epoch, seq, now, reason } = wish;
         // No sandbox is started or ended meanwhile.
         let _turn = self.turns.take(session).await;
@@ -163,6 +166,7 @@ const COLLECT: Duration = Duration::from_secs(6 * 3_600);
 pub(crate) async fn collect(services: Arc<crate::services::Services>) {
     loop {
         tokio::select! {
+            biased;
             () = services.stopping.cancelled() => return,
             () = tokio::time::sleep(COLLECT) => {}
         }
