@@ -161,6 +161,8 @@ mod tests {
             ("date", "Mon, 30 Nov 2026 02:30:50 GMT"),
             ("anthropic-ratelimit-input-tokens-remaining", "0"),
             ("anthropic-ratelimit-input-tokens-reset", "2026-11-30T02:31:10Z"),
+            ("anthropic-ratelimit-output-tokens-remaining", "0"),
+            ("anthropic-ratelimit-output-tokens-reset", "2026-11-30T02:30:55Z"),
             ("anthropic-ratelimit-requests-remaining", "5"),
             ("anthropic-ratelimit-requests-reset", "2026-11-30T05:00:00Z"),
         ];

@@ -71,7 +71,8 @@ impl Client {
         let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
         let mut session = Session::new(self.session, tenant, agent, EnvironmentId::from_bits(1), Timestamp(0));
         session.budget = Budget { limits: limits(&self.world), ..Budget::default() };
-        let new = NewSession { session, metadata: BTreeMap::new(), inputs: Vec::new(), idempotency: self.key(0) };
+        let (metadata, idempotency) = (BTreeMap::new(), self.key(0));
+        let new = NewSession { session, events: Vec::new(), metadata, inputs: Vec::new(), idempotency };
         while self.store.create(new.clone()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(LOOK)).await;
         }

@@ -24,7 +24,8 @@ use tenure_store::memory::Memory;
 use tenure_store::{
     Admit, Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, ConditionView, Conditions, Counts, Created,
     Delivered, Delivery, Due, Error, EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode,
-    NewSession, Node, PastLease, QueueDepth, Released, Remembered, Renewed, SessionQuery, SessionView, Store, Then,
+    NewSession, Node, PastLease, QueueDepth, Released, Remembered, Removed, Renewed, SessionQuery, SessionView, Store,
+    Then,
 };
 use tokio::sync::broadcast;
 
@@ -483,7 +484,7 @@ impl Store for Reached {
         read!(self.inbox(session))
     }
 
-    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {
+    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<Removed, Error> {
         read!(self.delete(tenant, id))
     }
 

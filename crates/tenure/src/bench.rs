@@ -1,6 +1,7 @@
 //! `tenure bench NAME`: measurements, each next to what it is compared with, in the same run.
 
 mod allocations;
+mod chaos;
 mod commits;
 mod decoders;
 mod fanout;
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Names of the benches that exist.
-pub(crate) const NAMES: [&str; 8] =
-    ["commits", "steps", "previews", "fanout", "sandbox", "start", "decoders", "outage"];
+pub(crate) const NAMES: [&str; 9] =
+    ["commits", "steps", "previews", "fanout", "sandbox", "start", "decoders", "outage", "chaos"];
 
 /// One measured figure.
 #[derive(Clone, Debug)]
@@ -85,6 +86,7 @@ pub(crate) async fn run(name: &str, is_json: bool, data: Option<PathBuf>) -> Res
     let folder = data.unwrap_or_else(|| std::env::temp_dir().join(format!("tenure-bench-{}", std::process::id())));
     std::fs::create_dir_all(&folder)?;
     let figures = match name {
+        "chaos" => chaos::run(&folder).await,
         "commits" => commits::run(&folder).await,
         "decoders" => decoders::run(),
         "steps" => steps::run(&folder).await,

@@ -1,7 +1,6 @@
 //! A worker on a real store with a scripted model.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod chaos;
 mod children;
 mod conditions;
 mod drain;

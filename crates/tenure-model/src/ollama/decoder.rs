@@ -84,6 +84,10 @@ struct Function<'a> {
 impl Protocol for Lines {
     fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Sign, EventError> {
         let data = clean_surrogates(&event.data);
+        if data.starts_with('[') {
+            // No answer is an array, but proxies wrap errors in one.
+            return Err(EventError::of_error(&data));
+        }
         let line: Line<'_> = serde_json::from_str(&data).map_err(|error| EventError::unreadable(&error))?;
         if !is_nothing(&line.error) {
             return Err(EventError::of_error(&data));

@@ -91,6 +91,27 @@ async fn the_key_is_sent_in_the_dialects_header_and_nowhere_else() {
     }
 }
 
+#[tokio::test]
+async fn requests_go_to_the_path_of_their_dialect_and_name_the_version_that_they_are_written_for() {
+    for (dialect, path) in [
+        (DialectName::Anthropic, "/v1/messages"),
+        (DialectName::OpenAi, "/v1/chat/completions"),
+        (DialectName::Responses, "/v1/responses"),
+        (DialectName::Gemini, "/v1beta/models/m:streamGenerateContent"),
+        (DialectName::Ollama, "/api/chat"),
+    ] {
+        let server = server(ScriptReply::stream(pieces("", 1))).await;
+        let _ = call_with(config(dialect, &server)).await;
+        let request = &server.requests()[0];
+        assert_eq!(request.path, path, "{dialect}");
+        let version = request.headers.iter().find(|(name, _)| name == "anthropic-version");
+        let expected = (dialect == DialectName::Anthropic).then_some("2023-06-01");
+        assert_eq!(version.map(|(_, value)| value.as_str()), expected, "{dialect}");
+        let idempotency = request.headers.iter().any(|(name, _)| name.contains("idempotency"));
+        assert!(!idempotency, "no provider promises to honour it: what must not be paid twice is ours to remember");
+    }
+}
+
 /// An error of the given kind in the dialect's own words, as it comes inside a stream.
 fn overloaded(dialect: DialectName) -> &'static str {
     match dialect {
@@ -142,8 +163,10 @@ async fn o_002_an_error_as_the_very_first_event_is_the_same_as_before_the_stream
 async fn an_error_as_json_under_the_headers_of_a_stream_is_read_in_every_dialect() {
     for given in ALL {
         let body = "{\"error\":{\"code\":\"insufficient_quota\",\"message\":\"no credit\"}}";
-        let failure = call(given.dialect, stream(&given, pieces(body, 9))).await.end.unwrap_err();
-        assert_eq!((failure.class, failure.message.as_str()), (Class::Quota, "no credit"), "{}", given.dialect);
+        for body in [body.to_owned(), format!("[{body}]")] {
+            let failure = call(given.dialect, stream(&given, pieces(&body, 9))).await.end.unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (Class::Quota, "no credit"), "{}", given.dialect);
+        }
     }
 }
 
@@ -275,6 +298,8 @@ async fn o_007_the_latest_reset_of_a_used_up_bucket_is_the_wait() {
         .with_header("date", "Mon, 30 Nov 2026 02:30:50 GMT")
         .with_header("anthropic-ratelimit-input-tokens-remaining", "0")
         .with_header("anthropic-ratelimit-input-tokens-reset", "2026-11-30T02:31:10Z")
+        .with_header("anthropic-ratelimit-output-tokens-remaining", "0")
+        .with_header("anthropic-ratelimit-output-tokens-reset", "2026-11-30T02:30:55Z")
         .with_header("anthropic-ratelimit-requests-remaining", "7")
         .with_header("anthropic-ratelimit-requests-reset", "2026-11-30T04:00:00Z");
     let failure = call(DialectName::Anthropic, reply).await.end.unwrap_err();
@@ -368,6 +393,9 @@ async fn o_021_a_retired_model_is_a_matter_of_the_configuration() {
         ),
         (DialectName::Ollama, 404, r#"{"error":"model 'old-1' not found"}"#),
         (DialectName::Ollama, 410, "gone"),
+        // A status without words, and words without a status.
+        (DialectName::OpenAi, 404, "<html>"),
+        (DialectName::Anthropic, 400, r#"{"type":"error","error":{"type":"not_found_error","message":"old-1"}}"#),
     ] {
         let failure = call(dialect, ScriptReply::whole(status, "application/json", body)).await.end.unwrap_err();
         assert_eq!(failure.class, Class::Config, "{dialect} {status}");
@@ -393,6 +421,12 @@ async fn o_019_and_o_020_too_long_and_too_big_are_told_apart_in_every_dialect() 
         (DialectName::Ollama, 500, r#"{"error":"no user query found in messages"}"#, Class::Overflow),
         (DialectName::Anthropic, 413, "<html>413 Request Entity Too Large</html>", Class::TooBig),
         (DialectName::Gemini, 413, "", Class::TooBig),
+        (
+            DialectName::Anthropic,
+            400,
+            r#"{"type":"error","error":{"type":"request_too_large","message":"x"}}"#,
+            Class::TooBig,
+        ),
         (
             DialectName::Anthropic,
             413,
@@ -427,6 +461,7 @@ async fn o_022_a_refused_key_is_a_matter_of_the_credential_in_every_dialect() {
             r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
         ),
         (DialectName::Ollama, 401, r#"{"error":"unauthorized"}"#),
+        (DialectName::Gemini, 400, r#"{"error":{"code":400,"message":"x","details":[{"reason":"API_KEY_INVALID"}]}}"#),
     ] {
         let failure = call(dialect, ScriptReply::whole(status, "application/json", body)).await.end.unwrap_err();
         assert_eq!(failure.class, Class::Credential, "{dialect}");

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -295,6 +295,12 @@ impl Frames {
                 self.ready.extend(parse(&frame));
             }
         }
+    }
+
+    /// What is there to be read without waiting for anything.
+    pub(crate) fn at_once(&mut self) -> Option<String> {
+        let chunk = self.chunks.next().now_or_never()??;
+        Some(String::from_utf8(chunk.unwrap().to_vec()).unwrap())
     }
 
     /// The next frames.

@@ -164,7 +164,8 @@ async fn z_29_a_cursor_beyond_the_log_gets_a_reset_and_the_whole_log() {
 async fn o_058_headers_keep_proxies_from_collecting_and_the_first_bytes_come_at_once() {
     let house = House::new();
     let session = house.session().await;
-    let stream = house.stream(&session, "", &[]).await;
+    let mut stream = house.stream(&session, "", &[]).await;
+    assert_eq!(stream.at_once().as_deref(), Some(": tenure\n\n"), "also if nothing happens in the session");
     for (name, value) in [
         ("content-type", "text/event-stream; charset=utf-8"),
         ("cache-control", "no-cache, no-transform"),
@@ -311,6 +312,9 @@ async fn o_061_the_text_of_a_failed_attempt_does_not_stay() {
     let failed = hand.end(&span, true);
     hand.commit(vec![failed], Then::Keep).await;
     node.tell(&attempt.end());
+    frames.extend(stream.until("span.model_request_end").await);
+    // Words of the failed attempt that come when its end is known already.
+    node.tell(&attempt.delta("ld?"));
     let span = hand.begin(2).await;
     let mut attempt = Attempt::of(&hand, 2);
     node.tell(&attempt.start());
@@ -318,14 +322,30 @@ async fn o_061_the_text_of_a_failed_attempt_does_not_stay() {
     frames.extend(stream.until("event_delta").await);
     assert_eq!(text_of(&frames), "Hello world");
     let mut back = house.stream(&session, query, &[("last-event-id", &between)]).await;
-    let mut again =
-        frames[..frames.iter().position(|frame| frame.id.as_deref() == Some(&*between)).unwrap() + 1].to_vec();
+    let seen = frames.iter().position(|frame| frame.id.as_deref() == Some(&*between)).unwrap() + 1;
+    let mut again = frames[..seen].to_vec();
     again.extend(back.until("event_delta").await);
     assert_eq!(text_of(&again), "Hello world");
     hand.answer(&span, attempt.block, "Hello world").await;
     frames.extend(stream.until("session.status_idle").await);
     again.extend(back.until("session.status_idle").await);
     assert_eq!((text_of(&frames), text_of(&again)), ("Hello world".into(), "Hello world".into()));
+    // The row that ends the attempt is what takes its text back; nothing of it comes afterwards.
+    let expected = [
+        "event_start",
+        "event_delta",
+        "span.model_request_end",
+        "span.model_request_start",
+        "event_start",
+        "event_delta",
+        "agent.message",
+        "span.model_request_end",
+        "session.status_idle",
+    ];
+    for frames in [&frames, &again] {
+        let types: Vec<&str> = frames.iter().map(|frame| frame.event.as_str()).collect();
+        assert_eq!(types[types.len() - expected.len()..], expected, "{types:?}");
+    }
 }
 
 #[tokio::test]

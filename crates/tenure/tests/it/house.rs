@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A process that says nothing for so long is stuck: it is killed, and the test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a command did.
 #[derive(Debug)]

@@ -5,11 +5,13 @@ mod house;
 
 mod agents_and_environments;
 mod approvals;
+mod bad_upstreams;
 mod configuration;
 mod crash;
 mod demo;
 mod exit_codes;
 mod files;
+mod forks;
 mod inert;
 mod kill;
 mod loops;
@@ -20,6 +22,8 @@ mod run;
 mod sessions;
 mod start_and_stop;
 mod telemetry;
+mod two_workers;
+mod upstream;
 
 #[path = "../../../tenure-telemetry/tests/it/spans.rs"]
 #[allow(dead_code, reason = "the tests of telemetry use more of it")]

@@ -24,7 +24,7 @@ model = "script/two"
 tools = [{ type = "agent_toolset_20260401", configs = [{ name = "bash", effect = "idempotent" }] }]
 "#;
 
-fn database() -> Option<String> {
+pub(crate) fn database() -> Option<String> {
     let server = server::server()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     Some(runtime.block_on(server.database()))

@@ -1,6 +1,8 @@
 //! ps, why, logs, send, pause, resume, cancel, budget: their output for people and for programs.
 
 use crate::house::{House, redacted};
+use crate::upstream::{Says, Upstream};
+use serde_json::Value;
 
 const ASK: &str = r#"
 [[turn]]
@@ -214,7 +216,7 @@ fn a_session_is_held_goes_on_and_ends_by_command() {
     assert_eq!(resumed["id"], session.as_str());
     let events =
         house.until(&session, |event| event["type"] == "agent.message" && event["content"][0]["text"] == "two");
-    let place = |is_it: &dyn Fn(&serde_json::Value) -> bool| events.iter().rposition(is_it).unwrap();
+    let place = |is_it: &dyn Fn(&Value) -> bool| events.iter().rposition(is_it).unwrap();
     let resumed_at = place(&|event| event["type"] == "session.updated" && event["update"] == "resumed");
     assert!(resumed_at < place(&|event| event["type"] == "span.model_request_start"), "{events:#?}");
     house.run(&["cancel", &session]).ok();
@@ -254,4 +256,77 @@ fn a_session_at_its_limit_waits_and_goes_on_with_a_higher_one() {
     house.until(&session, |event| event["type"] == "agent.message" && event["content"][0]["text"] == "two");
     let none = house.run(&["budget", &session]).fails(2);
     assert!(none.contains("--usd"), "{none}");
+}
+
+/// A provider with a price, and a house in which its model can be called.
+fn priced() -> (House, Upstream) {
+    let upstream = Upstream::start(Says::Answers);
+    let mut house = House::empty();
+    let config = std::fs::read_to_string(house.path("tenure.toml")).unwrap();
+    let prices = "prices = { m = { input = 3.0, output = 15.0 } }\n";
+    house.write("tenure.toml", format!("{config}{}{prices}", upstream.config()));
+    house.start_server(&["dev"]);
+    (house, upstream)
+}
+
+#[test]
+fn p_11_none_takes_the_limit_of_money_away_and_a_session_that_waits_at_it_goes_on() {
+    let (house, upstream) = priced();
+    let ran = house.run(&["run", "--model", "p/m", "--budget", "0.012", "one"]).ok();
+    assert_eq!(ran.stdout, "done\n", "the first step was charged after it");
+    let session = house.run(&["ps", "--json"]).ok().one()["id"].as_str().unwrap().to_owned();
+    house.run(&["send", &session, "two"]).ok();
+    house.until(&session, |event| event["stop_reason"]["type"] == "budget_reached");
+    assert_eq!(upstream.asked().len(), 1, "nothing more is sent");
+    // What a thousand tokens cost each way, at these prices.
+    let view = house.run(&["ps", "--json"]).ok().one();
+    assert_eq!((&view["usage"]["cost_usd"], &view["limits"]["cost_usd"]), (&0.018.into(), &0.012.into()), "{view:#}");
+    house.run(&["budget", &session, "--usd", "none"]).ok();
+    upstream.until_asked(2);
+    house.until(&session, {
+        let seen = std::cell::Cell::new(0);
+        move |event| {
+            seen.set(seen.get() + usize::from(event["type"] == "agent.message"));
+            seen.get() == 2
+        }
+    });
+    let view = house.run(&["ps", "--json"]).ok().one();
+    assert!(view["limits"]["cost_usd"].is_null(), "{view:#}");
+}
+
+#[test]
+fn each_limit_can_be_set_taken_away_and_not_be_nonsense() {
+    let house = House::dev();
+    let session = house.detached("script/echo", "hi");
+    house.until_idle(&session);
+    for (flag, field, given, shown) in [
+        ("--usd", "cost_usd", "2.5", Value::from(2.5)),
+        ("--usd", "cost_usd", "0", 0.into()),
+        ("--steps", "steps", "7", 7.into()),
+        ("--tokens", "tokens", "1000000", 1_000_000.into()),
+        ("--wall", "wall_seconds", "2h", 7_200.into()),
+        ("--failures", "failures", "3", 3.into()),
+        ("--identical-calls", "identical_calls", "4", 4.into()),
+    ] {
+        let limit = || house.run(&["ps", "--json"]).ok().one()["limits"][field].clone();
+        house.run(&["budget", &session, flag, given]).ok();
+        assert_eq!(limit().as_f64(), shown.as_f64(), "{flag} {given}");
+        house.run(&["budget", &session, flag, "none"]).ok();
+        assert!(limit().is_null(), "{flag} none: {}", limit());
+    }
+    for (flag, wrong) in [
+        ("--usd", "-1"),
+        ("--usd", "nan"),
+        ("--usd", "inf"),
+        ("--usd", "1e400"),
+        ("--usd", "None"),
+        ("--steps", "-1"),
+        ("--steps", "1.5"),
+        ("--tokens", "18446744073709551616"),
+        ("--wall", "soon"),
+        ("--wall", ""),
+    ] {
+        let said = house.run(&["budget", &session, &format!("{flag}={wrong}")]).fails(2);
+        assert!(said.contains(flag), "{flag} {wrong}: {said}");
+    }
 }
