@@ -178,6 +178,15 @@ pub enum WireBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         snapshot_id: Option<String>,
     },
+    /// Rows up to here are shared with another session.
+    #[serde(rename = "session.forked")]
+    Forked {
+        from_session_id: String,
+        at_seq: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot_id: Option<String>,
+        limits: WireLimits,
+    },
     #[serde(rename = "session.snapshot_created")]
     SnapshotCreated {
         snapshot_id: String,
@@ -413,6 +422,12 @@ impl WireBody {
             Body::EnvironmentReset { reason, snapshot } => {
                 Self::EnvironmentReset { reason: reason.clone(), snapshot_id: snapshot.map(|id| id.to_string()) }
             }
+            Body::Forked { from, snapshot, limits } => Self::Forked {
+                from_session_id: from.session.to_string(),
+                at_seq: from.seq,
+                snapshot_id: snapshot.map(|id| id.to_string()),
+                limits: WireLimits::of(*limits),
+            },
             Body::SnapshotCreated { snapshot, taken } => Self::SnapshotCreated {
                 snapshot_id: snapshot.to_string(),
                 reason: crate::snapshot::reason(taken.reason).to_owned(),
@@ -482,6 +497,7 @@ impl WireBody {
             Self::Usage { .. } => "session.usage",
             Self::EnvironmentStarted { .. } => "environment.started",
             Self::EnvironmentReset { .. } => "environment.reset",
+            Self::Forked { .. } => "session.forked",
             Self::SnapshotCreated { .. } => "session.snapshot_created",
             Self::Unknown => "unknown",
         }

@@ -320,7 +320,7 @@ fn read_event(event: &Fields<'_>) -> Result<LoopEvent, Problem> {
     Ok(match event.kind()? {
         "agent.message" => {
             event.required("content")?;
-            let content = read_message(event)?;
+            let content = read_message(event, "content")?;
             if !content.iter().all(|block| matches!(block, Block::Text(_))) {
                 return Err(Problem::invalid(&event.path("content"), "a message of a loop is text only"));
             }
@@ -348,7 +348,7 @@ fn read_event(event: &Fields<'_>) -> Result<LoopEvent, Problem> {
         "session.tool_started" => LoopEvent::ToolStarted(call(event)?),
         "agent.tool_result" => LoopEvent::ToolResult {
             call: call(event)?,
-            content: read_content(event)?,
+            content: read_content(event, "content")?,
             is_error: event.flag("is_error")?.unwrap_or(false),
         },
         "session.callback_created" => LoopEvent::Callback {

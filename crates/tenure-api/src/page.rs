@@ -26,4 +26,7 @@ pub struct Deleted {
     /// `session_deleted` or `environment_deleted`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Ours: events of a session that stay because forks share them; left out for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_events: Option<u64>,
 }

@@ -2,14 +2,16 @@
 
 use crate::agent::{ModelsChange, SessionAgent};
 use crate::error::Code;
-use crate::event::{StopReason, WireWait, read_events};
+use crate::event::{StopReason, WireWait, read_events, read_message};
 use crate::fields::{Fields, Problem};
 use crate::limits::{LimitsChange, Money, WireBudget, WireLimits, dollars};
 use crate::time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::{Agent, AgentId, Budget, CallState, EnvironmentId, InputBody, Phase, Session, Status, Timestamp};
+use tenure_core::{
+    Agent, AgentId, Budget, CallState, EnvironmentId, InputBody, Phase, Session, SnapshotId, Status, Timestamp,
+};
 
 /// Longest title, in characters.
 const MAX_TITLE: usize = 512;
@@ -83,8 +85,20 @@ pub struct WireSession {
     pub node: Option<String>,
     /// Ours: sessions that are queued before it.
     pub queue_position: Option<u64>,
+    /// Ours: of which session it is a fork.
+    #[serde(default)]
+    pub forked_from: Option<WireForkedFrom>,
     /// Ours: what people should know.
     pub warnings: Vec<String>,
+}
+
+/// Where a fork comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireForkedFrom {
+    /// The session that was forked.
+    pub session_id: String,
+    /// The last event that both have; 0 for none.
+    pub at_seq: u64,
 }
 
 /// A call without a result.
@@ -260,6 +274,9 @@ impl WireSession {
             is_paused: session.is_paused,
             node: around.node,
             queue_position: around.queue_position,
+            forked_from: session
+                .forked
+                .map(|from| WireForkedFrom { session_id: from.session.to_string(), at_seq: from.seq }),
             warnings,
         }
     }
@@ -316,6 +333,66 @@ impl SessionCreate {
             metadata,
             limits: LimitsChange::read(fields)?,
             inputs,
+        })
+    }
+}
+
+/// The files that a fork begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkFiles {
+    /// Those that the event saw at which it leaves.
+    Same,
+    /// The parent's newest ones.
+    Latest,
+    /// None.
+    None,
+    /// Those of a snapshot, of whichever session.
+    Snapshot(SnapshotId),
+}
+
+/// A request for a fork.
+#[derive(Clone, Debug)]
+pub struct SessionFork {
+    /// The last event that it shares; the newest one if left out.
+    pub at_seq: Option<u64>,
+    /// Its files.
+    pub files: ForkFiles,
+    /// For people; that of the parent if left out.
+    pub title: Option<String>,
+    /// Notes of the client, on top of those of the parent.
+    pub metadata: BTreeMap<String, Option<String>>,
+    /// Changes of what is left of the parent's limits.
+    pub limits: LimitsChange,
+    /// Leave before the newest message of the user, and begin with this one.
+    pub replacement: Option<InputBody>,
+}
+
+impl SessionFork {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn read(fields: &Fields<'_>) -> Result<Self, Problem> {
+        let files = match fields.text("files", 128)?.as_deref() {
+            None | Some("same") => ForkFiles::Same,
+            Some("latest") => ForkFiles::Latest,
+            Some("none") => ForkFiles::None,
+            Some(word) => ForkFiles::Snapshot(word.parse().map_err(|_| {
+                let expected = "expected same, latest, none or the id of a snapshot";
+                Problem::invalid("files", format_args!("{expected}, found {word:?}"))
+            })?),
+        };
+        let replacement = match fields.change("replace_last_input") {
+            None | Some(None) => None,
+            Some(Some(_)) => Some(InputBody::Message { content: read_message(fields, "replace_last_input")? }),
+        };
+        Ok(Self {
+            at_seq: fields.number("at_seq")?,
+            files,
+            title: fields.text("title", MAX_TITLE)?,
+            metadata: fields.metadata()?,
+            limits: LimitsChange::read(fields)?,
+            replacement,
         })
     }
 }

@@ -4,6 +4,7 @@ use crate::agent::Effect;
 use crate::call::{self, CallKind, CallState, MAX_IDENTICAL_FAILURES};
 use crate::event::{Body, Decision, Event, Outcome, Purpose, Sent, Stop, Update};
 use crate::failure::Class;
+use crate::fork;
 use crate::id::EventId;
 use crate::session::{Callback, Compaction, MAX_OPEN_CALLBACKS, Position, Repeats, Retry, Session, Status, TooLarge};
 use crate::usage::Usage;
@@ -37,7 +38,8 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
     if event.seq != session.last_seq + 1 {
         return invalid("its seq leaves a gap or repeats one");
     }
-    if session.has_ended() {
+    // A fork goes on where its parent ended.
+    if session.has_ended() && !matches!(event.body, Body::Forked { .. }) {
         return invalid("the session has ended");
     }
     match &event.body {
@@ -186,6 +188,12 @@ pub fn apply(session: &mut Session, event: &Event) -> Result<(), Invalid> {
             session.files.snapshot = Some(*snapshot);
             session.files.snapshot_seq = event.seq;
             session.files.is_dirty = false;
+        }
+        Body::Forked { from, snapshot, limits } => {
+            if from.seq != session.last_seq {
+                return invalid("it is a fork at another event");
+            }
+            fork::restart(session, *from, *limits, *snapshot);
         }
         Body::UserInterrupt | Body::AgentMessage { .. } | Body::AgentThinking { .. } | Body::Condition { .. } => {}
     }

@@ -6,6 +6,7 @@
 use crate::agent::{Effect, ModelChoice, Permission};
 use crate::budget::{Estimate, Limits};
 use crate::call::CallKind;
+use crate::fork::ForkedFrom;
 use crate::id::{CallbackId, ConditionId, EventId, SnapshotId};
 use crate::json::Json;
 use crate::size::Size;
@@ -78,6 +79,7 @@ impl Body {
             | Self::CallbackCreated { .. }
             | Self::CallbackReceived { .. }
             | Self::BudgetUpdated { .. }
+            | Self::Forked { .. }
             | Self::ContextCompacted { .. } => true,
         }
     }
@@ -205,6 +207,9 @@ pub enum Body {
     /// The sandbox came back without something it had; says what to the model too. With a snapshot: files
     /// went back to it.
     EnvironmentReset { reason: String, snapshot: Option<SnapshotId> },
+    /// The session is a fork of another one: rows up to here are shared with it, later ones are its own. What
+    /// was under way is not, and use starts at zero. `snapshot` are the files that it starts with.
+    Forked { from: ForkedFrom, snapshot: Option<SnapshotId>, limits: Limits },
     /// The files are stored as they were at this moment.
     SnapshotCreated { snapshot: SnapshotId, taken: SnapshotTaken },
 }

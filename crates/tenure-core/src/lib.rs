@@ -21,6 +21,7 @@ mod compact;
 mod environment;
 mod event;
 mod explain;
+mod fork;
 mod id;
 mod input;
 mod json;
@@ -61,6 +62,7 @@ pub use event::{
     Purpose, Sent, SnapshotReason, SnapshotTaken, Stop, Summary, Update,
 };
 pub use explain::{Explanation, Unblock, class_text, explain};
+pub use fork::{ForkedFrom, NewFork, fork, undone};
 pub use id::{
     AgentId, CallbackId, ConditionId, EnvironmentId, EventId, IdError, LeaseId, NodeId, SHARDS, SessionId, Shard,
     SnapshotId, TenantId,

@@ -4,6 +4,7 @@ use crate::agent::{AgentRef, ModelChoice};
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::event::{End, Sent, Stop};
+use crate::fork::ForkedFrom;
 use crate::id::{CallbackId, ConditionId, EnvironmentId, EventId, SessionId, SnapshotId, TenantId};
 use crate::size::Learnt;
 use crate::time::Timestamp;
@@ -65,6 +66,8 @@ pub struct Session {
     pub compaction: Compaction,
     /// Its files.
     pub files: Files,
+    /// Of which session it is a fork.
+    pub forked: Option<ForkedFrom>,
 }
 
 /// What is known of the files of a session.
@@ -246,6 +249,7 @@ impl Session {
             learnt: Learnt::default(),
             compaction: Compaction::default(),
             files: Files::default(),
+            forked: None,
         }
     }
 

@@ -221,6 +221,7 @@ impl Builder<'_> {
             | Body::BudgetUpdated { .. }
             | Body::ContextCompacted { .. }
             | Body::EnvironmentStarted { .. }
+            | Body::Forked { .. }
             | Body::SnapshotCreated { .. }
             | Body::UsageSnapshot { .. }
             | Body::Updated { .. } => {}

@@ -114,6 +114,7 @@ impl EventMasker {
             }
             // Words, numbers and ids of our own.
             body @ (Body::UserInterrupt
+            | Body::Forked { .. }
             | Body::SnapshotCreated { .. }
             | Body::ToolStarted { .. }
             | Body::StatusRunning

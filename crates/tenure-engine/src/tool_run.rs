@@ -5,12 +5,10 @@ use crate::masker::EventMasker;
 use crate::meters::Meters;
 use crate::sandboxes::{FilesNews, Home, News, NotGiven, Sandboxes, driver_name};
 use async_trait::async_trait;
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tenure_core::{
-    Block, Body, Call, CallKind, Done, Draft, Effect, EnvironmentId, EventId, Json, Outcome, Session, SessionId,
-    SnapshotId, TenantId,
+    Block, Body, Call, Done, Draft, EnvironmentId, Json, Outcome, Session, SessionId, SnapshotId, TenantId, undone,
 };
 use tenure_sandbox::{Error, ErrorKind, Incarnation};
 use tenure_store::{EventQuery, Order, Store};
@@ -110,12 +108,6 @@ impl Runner {
     }
 }
 
-/// Commands that are named when their changes are gone.
-const NAMED_COMMANDS: usize = 20;
-
-/// Letters of a command that are shown.
-const COMMAND_LETTERS: usize = 120;
-
 /// Rows that are looked through for commands whose changes are gone.
 const ROWS: usize = 1_000;
 
@@ -133,7 +125,9 @@ impl Runner {
                     .to_owned(),
             ),
         };
-        if news.replaces.is_some() || news.files != FilesNews::Kept {
+        // A session that never had a sandbox begins with these files: nothing of it went back.
+        let is_first = self.home.files.epoch == 0 && matches!(news.files, FilesNews::Back(_));
+        if news.replaces.is_some() || news.files != FilesNews::Kept && !is_first {
             let ended = news.replaces.unwrap_or_default();
             let reason = format!(
                 "The sandbox was started anew. {files}; running processes, files elsewhere (such as /tmp) and the \
@@ -162,38 +156,13 @@ impl Runner {
         let Ok(rows) = self.store.events(query).await else {
             return format!("{start}; changes by later commands are gone");
         };
-        let answered: BTreeSet<EventId> = rows.iter().filter_map(|row| row.body.answers()).collect();
-        let ran = rows.iter().filter_map(|row| match &row.body {
-            Body::AgentToolUse { name, input, kind: CallKind::Sandbox, effect, .. }
-                if *effect != Effect::Pure && answered.contains(&row.id) =>
-            {
-                Some(format!("event {}: {name} {}", row.seq, shown(input)))
-            }
-            _ => None,
-        });
-        let ran: Vec<String> = ran.collect();
-        if ran.is_empty() {
-            return format!("{start}; no command had ended since");
+        match undone(&rows) {
+            None => format!("{start}; no command had ended since"),
+            Some(commands) => format!(
+                "{start}. What these later commands did to files is gone, run them again if it is needed: {commands}"
+            ),
         }
-        let more = match ran.len().saturating_sub(NAMED_COMMANDS) {
-            0 => String::new(),
-            more => format!("; and {more} more"),
-        };
-        let named = ran.iter().take(NAMED_COMMANDS).cloned().collect::<Vec<_>>().join("; ");
-        format!(
-            "{start}. What these later commands did to files is gone, run them again if it is needed: {named}{more}"
-        )
     }
-}
-
-/// The start of an input, on one line.
-fn shown(input: &Json) -> String {
-    let letters = input.as_str().chars().filter(|letter| !letter.is_control());
-    let mut text: String = letters.clone().take(COMMAND_LETTERS).collect();
-    if letters.count() > COMMAND_LETTERS {
-        text.push('\u{2026}');
-    }
-    text
 }
 
 /// Makes the sandbox when a tool first needs it.

@@ -37,4 +37,4 @@ pub use scan::Cache;
 pub use seal::KEY_BYTES;
 pub use store::Snapshots;
 pub use stores::Stores;
-pub use take::{Plan, Taken};
+pub use take::{Adopted, Plan, Taken};

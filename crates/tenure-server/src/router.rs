@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::layers;
 use crate::routes::{
     agents, approvals, callbacks, conditions, context, control, environments, events, explain, feed, files, fleet,
-    health, leases, metrics, nodes, outputs, queues, sessions, snapshots, stream, timeline,
+    fork, health, leases, metrics, nodes, outputs, queues, sessions, snapshots, stream, timeline,
 };
 use crate::state::ServerState;
 use crate::workbench;
@@ -70,6 +70,7 @@ fn keyed_routes() -> Routes {
         ("/v1/sessions/{session_id}/resume", post(control::resume)),
         ("/v1/sessions/{session_id}/cancel", post(control::cancel)),
         ("/v1/sessions/{session_id}/budget", post(control::budget)),
+        ("/v1/sessions/{session_id}/fork", post(fork::create)),
         ("/v1/sessions/{session_id}/snapshots", get(snapshots::list).post(snapshots::take)),
         ("/v1/sessions/{session_id}/diff", get(snapshots::diff)),
         ("/v1/sessions/{session_id}/files", get(files::list)),

@@ -12,6 +12,7 @@ pub(crate) mod explain;
 pub(crate) mod feed;
 pub(crate) mod files;
 pub(crate) mod fleet;
+pub(crate) mod fork;
 pub(crate) mod health;
 pub(crate) mod leases;
 pub(crate) mod metrics;

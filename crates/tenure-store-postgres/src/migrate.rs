@@ -7,10 +7,10 @@ use crate::trouble::Trouble;
 use tenure_store::{Error, Kind};
 
 /// The version of the tables that this release reads and writes.
-pub(crate) const VERSION: i64 = 2;
+pub(crate) const VERSION: i64 = 3;
 
 /// Each brings the tables to the next version, the first one from version 1.
-const STEPS: [&str; VERSION as usize - 1] = [include_str!("schema_1_to_2.sql")];
+const STEPS: [&str; VERSION as usize - 1] = [include_str!("schema_1_to_2.sql"), include_str!("schema_2_to_3.sql")];
 
 /// Brings the database to [`VERSION`]. Two processes may do it at once: the row of the version is
 /// locked, and the second one finds everything done.

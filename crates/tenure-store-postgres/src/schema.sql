@@ -6,6 +6,7 @@
 --   events        the logs, insert-only
 --   answers       which event of a log answers which call
 --   leases        who held a session when, written when a lease ends; the newest of each session
+--   lineage       of forks: whose rows their logs begin with; a fork is on the shard of its parent
 --   inbox         inputs that were accepted and are not consumed yet
 --   payloads      bodies over 32 KiB in parts, named by their content, durable before the row that names them
 --   agents, environments, conditions, nodes, idempotency, removals, meta
@@ -119,6 +120,15 @@ CREATE TABLE leases (
   how      smallint NOT NULL,
   PRIMARY KEY (shard, session, epoch)
 );
+
+CREATE TABLE lineage (
+  shard    smallint NOT NULL,
+  session  uuid NOT NULL,
+  up_to    bigint NOT NULL,
+  ancestor uuid NOT NULL,
+  PRIMARY KEY (shard, session, up_to)
+);
+CREATE INDEX lineage_ancestor ON lineage (shard, ancestor, up_to);
 
 CREATE TABLE inbox (
   shard    smallint NOT NULL,

@@ -193,10 +193,19 @@ statements! {
                     SELECT (SELECT h.tenant FROM heads h WHERE h.state = 0 AND h.queue IS NULL AND h.tenant > turn.tenant ORDER BY h.tenant LIMIT 1) FROM turn \
                     WHERE turn.tenant IS NOT NULL) \
                     SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND queue IS NULL AND tenant = turn.tenant)) FROM turn WHERE turn.tenant IS NOT NULL";
-    EVENTS_ASCENDING = events!("WHERE shard = $1 AND session = $2 AND tenant = $3 AND seq > $4 ORDER BY seq LIMIT $5");
-    EVENTS_DESCENDING = events!("WHERE shard = $1 AND session = $2 AND tenant = $3 AND seq < $4 ORDER BY seq DESC LIMIT $5");
+    EVENTS_ASCENDING = events!("WHERE shard = $1 AND session = $2 AND tenant = $3 AND seq > $4 AND seq <= $5 ORDER BY seq LIMIT $6");
+    EVENTS_DESCENDING = events!("WHERE shard = $1 AND session = $2 AND tenant = $3 AND seq > $4 AND seq <= $5 ORDER BY seq DESC LIMIT $6");
+    NEW_LINEAGE = "INSERT INTO lineage (shard, session, up_to, ancestor) VALUES ($1, $2, $3, $4)";
+    LINEAGE = "SELECT ancestor, up_to FROM lineage WHERE shard = $1 AND session = $2 ORDER BY up_to";
+    REMOVE_LINEAGE = "DELETE FROM lineage WHERE shard = $1 AND session = $2";
+    /// The last row of a session that a fork shares.
+    SHARED_UP_TO = "SELECT coalesce(max(up_to), 0) FROM lineage WHERE shard = $1 AND ancestor = $2";
+    /// Locked, so that the parent of a fork is not removed meanwhile.
+    LAST_SEQ = "SELECT last_seq FROM heads WHERE shard = $1 AND id = $2 AND tenant = $3 FOR UPDATE";
+    /// Locked, so that one of two that are removed at the same time sees the other.
+    LOCK_ANCESTOR = "SELECT 1 FROM heads WHERE shard = $1 AND id = $2 FOR UPDATE";
     EVENT_THAT_ANSWERS = events!("WHERE shard = $1 AND session = $2 AND seq = \
-                                  (SELECT min(seq) FROM answers WHERE shard = $1 AND session = $2 AND call = $3)");
+                                  (SELECT min(seq) FROM answers WHERE shard = $1 AND session = $2 AND call = $3 AND seq <= $4)");
     EVENT_AT = events!("WHERE shard = $1 AND session = $2 AND seq = $3");
     HAS_EVENT_LATELY = "SELECT 1 FROM (SELECT id FROM events WHERE shard = $1 AND session = $2 ORDER BY seq DESC LIMIT $4) AS late WHERE id = $3 LIMIT 1";
     METADATA = "SELECT metadata FROM sessions WHERE shard = $1 AND id = $2 AND tenant = $3 FOR UPDATE";
@@ -206,8 +215,10 @@ statements! {
     REMOVE_SESSION = "DELETE FROM sessions WHERE shard = $1 AND id = $2";
     NEW_REMOVAL = "INSERT INTO removals (shard, session) VALUES ($1, $2) ON CONFLICT (shard, session) DO NOTHING";
     REMOVE_EVENTS = "DELETE FROM events WHERE shard = $1 AND session = $2 AND seq IN \
-                     (SELECT seq FROM events WHERE shard = $1 AND session = $2 ORDER BY seq LIMIT $3)";
-    REMOVE_ANSWERS = "DELETE FROM answers WHERE shard = $1 AND session = $2";
+                     (SELECT seq FROM events WHERE shard = $1 AND session = $2 AND seq > \
+                     (SELECT coalesce(max(up_to), 0) FROM lineage WHERE shard = $1 AND ancestor = $2) ORDER BY seq LIMIT $3)";
+    REMOVE_ANSWERS = "DELETE FROM answers WHERE shard = $1 AND session = $2 AND seq > \
+                      (SELECT coalesce(max(up_to), 0) FROM lineage WHERE shard = $1 AND ancestor = $2)";
     END_REMOVAL = "DELETE FROM removals WHERE shard = $1 AND session = $2";
     REMOVALS = "SELECT session FROM removals";
 

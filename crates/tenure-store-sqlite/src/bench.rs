@@ -204,7 +204,13 @@ async fn begin(store: &Sqlite, sessions: usize) -> Result<Vec<Leased>, Error> {
             now,
         );
         let input = (EventId::from_bits(bits()), tenure_core::InputBody::Pause);
-        let new = NewSession { session, metadata: BTreeMap::new(), inputs: vec![input], idempotency: None };
+        let new = NewSession {
+            session,
+            events: Vec::new(),
+            metadata: BTreeMap::new(),
+            inputs: vec![input],
+            idempotency: None,
+        };
         store.create(new).await?;
     }
     let mut leased = Vec::new();

@@ -11,11 +11,15 @@ use std::time::Duration;
 use tenure_store::{Error, Kind};
 
 /// Version of the schema that this release writes.
-const SCHEMA_VERSION: i64 = 4;
+const SCHEMA_VERSION: i64 = 5;
 
 /// What brings a store from a version, counted from 1, to the next one.
-const STEPS: [&str; SCHEMA_VERSION as usize - 1] =
-    [include_str!("schema_1_to_2.sql"), include_str!("schema_2_to_3.sql"), include_str!("schema_3_to_4.sql")];
+const STEPS: [&str; SCHEMA_VERSION as usize - 1] = [
+    include_str!("schema_1_to_2.sql"),
+    include_str!("schema_2_to_3.sql"),
+    include_str!("schema_3_to_4.sql"),
+    include_str!("schema_4_to_5.sql"),
+];
 
 /// How long a process waits for the other one's transaction.
 const BUSY: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@ pub(crate) mod delete;
 pub(crate) mod deliver;
 pub(crate) mod idempotency;
 pub(crate) mod leases;
+pub(crate) mod lineage;
 pub(crate) mod nodes;
 pub(crate) mod sessions;
 pub(crate) mod timers;

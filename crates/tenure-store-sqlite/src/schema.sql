@@ -4,6 +4,7 @@
 --   heads         one row per session: its place in the queue, its fence, and its head as JSON
 --   events        the logs, insert-only; (session, seq) is unique and free of gaps
 --   leases        who held a session when, written when a lease ends; the newest of each session
+--   lineage       of forks: whose rows their logs begin with
 --   inbox         inputs that were accepted and are not consumed yet
 --   agents        definitions, one row per version, never changed except for archived_at
 --   environments  templates of sandboxes
@@ -38,6 +39,12 @@
 --   heads.condition is what a parked session waits on, set by the commit that parks it and only true
 --   while state = 2. heads.granted is the generation of the condition in which the session was let
 --   go; its next call uses it up, and parking removes it.
+--
+-- Forks
+--   The log of a fork is made of rows of its ancestors, in the order of up_to, and of its own, which begin
+--   after the last up_to. Its first own row tells of the fork, so that a reader whose page has no gap knows
+--   without lineage that it is whole. Rows up to the highest up_to that names a session stay when the session
+--   is removed, until the last of those forks is.
 --
 -- Guarantees
 --   Every write of a lease's holder begins with an UPDATE of heads that names (id, epoch, nonce,
@@ -123,6 +130,15 @@ CREATE TABLE leases (
   how      INTEGER NOT NULL,
   PRIMARY KEY (session, epoch)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE lineage (
+  session  BLOB NOT NULL,
+  up_to    INTEGER NOT NULL,
+  ancestor BLOB NOT NULL,
+  shard    INTEGER NOT NULL,
+  PRIMARY KEY (session, up_to)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lineage_ancestor ON lineage (ancestor, up_to);
 
 -- is_plain: neither answers nor controls anything, so that deciding about another input need not
 -- read it.

@@ -30,7 +30,7 @@ use tenure_core::{
 use tenure_store::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, Error,
     EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, MAX_INLINE_BYTES, NewNode, NewSession, Node,
-    PastLease, QueueDepth, Receipt, Remembered, Renewed, SessionQuery, SessionView, Store,
+    PastLease, QueueDepth, Receipt, Remembered, Removed, Renewed, SessionQuery, SessionView, Store,
 };
 use tokio::sync::broadcast;
 
@@ -114,6 +114,11 @@ impl Sqlite {
         blocking(move || bodies.into_iter().map(|body| blobs.keep(&tenant.0, body)).collect()).await
     }
 
+    async fn keep_events(&self, tenant: &TenantId, events: &[Event]) -> Result<Vec<NewEvent>, Error> {
+        let kept = self.keep(tenant, events.iter().map(stored::encode_event).collect()).await?;
+        Ok(events.iter().zip(kept).map(|(event, kept)| NewEvent::of(event, kept)).collect())
+    }
+
     async fn keep_inputs(&self, tenant: &TenantId, inputs: Vec<(EventId, InputBody)>) -> Result<Vec<NewInput>, Error> {
         let inputs: Vec<Input> = inputs.into_iter().map(|(id, body)| Input { id, at: Timestamp(0), body }).collect();
         let kept = self.keep(tenant, inputs.iter().map(stored::encode_input).collect()).await?;
@@ -160,10 +165,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
 #[async_trait]
 impl Store for Sqlite {
     async fn create(&self, new: NewSession) -> Result<Created, Error> {
-        let NewSession { session, metadata, inputs, idempotency } = new;
+        new.check()?;
+        let NewSession { session, events, metadata, inputs, idempotency } = new;
+        let events = self.keep_events(&session.tenant, &events).await?;
         let inputs = self.keep_inputs(&session.tenant, inputs).await?;
         let (body, metadata) = (stored::encode_session(&session), sessions::encode(&metadata)?);
-        let new = NewHead { session, body, metadata, inputs, idempotency };
+        let new = NewHead { session, events, body, metadata, inputs, idempotency };
         let (view, is_repeat) = self.add(move |work| create::create(work, &new)).await?;
         Ok(Created { view: view.decode()?, is_repeat })
     }
@@ -205,13 +212,8 @@ impl Store for Sqlite {
     async fn commit(&self, checkpoint: Checkpoint) -> Result<Committed, Error> {
         checkpoint.check()?;
         let Checkpoint { lease, commit_id, events, session, consumed, then } = checkpoint;
-        let kept = self.keep(&lease.tenant, events.iter().map(stored::encode_event).collect()).await?;
-        let row = |(event, kept): (&Event, Kept)| {
-            let answers = event.body.answers();
-            NewEvent { id: event.id, seq: event.seq, at: event.at, step: event.step, answers, kept }
-        };
         let is_progress = events.iter().any(|event| event.body.is_progress());
-        let events = events.iter().zip(kept).map(row).collect();
+        let events = self.keep_events(&lease.tenant, &events).await?;
         let body = stored::encode_session(&session);
         let commit_id = rows::key(commit_id.bits());
         let page = Page { lease, commit_id, events, is_progress, body, session, consumed, then };
@@ -314,11 +316,13 @@ impl Store for Sqlite {
         self.read(move |connection| sessions::inbox(connection, &blobs, session)).await
     }
 
-    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {
+    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<Removed, Error> {
         let tenant = tenant.clone();
-        self.save(move |work| delete::head(work, &tenant, id)).await?;
-        while !self.save(move |work| delete::some_events(work, id)).await? {}
-        Ok(())
+        let (removed, left) = self.save(move |work| delete::head(work, &tenant, id)).await?;
+        for session in left {
+            while !self.save(move |work| delete::some_events(work, session)).await? {}
+        }
+        Ok(removed)
     }
 
     async fn put_agent(&self, agent: Agent, idempotency: Option<Idempotency>) -> Result<Agent, Error> {

@@ -189,9 +189,15 @@ statements! {
                     WHERE turn.tenant IS NOT NULL) \
                     SELECT min((SELECT min(queued_at) FROM heads WHERE state = 0 AND queue IS NULL AND tenant = turn.tenant)) FROM turn";
     COUNT_LEASED = "SELECT count(*) FROM heads WHERE state = 1";
-    EVENTS_ASCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4");
-    EVENTS_DESCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4");
-    EVENT_THAT_ANSWERS = events!("WHERE session = ?1 AND answers = ?2 ORDER BY seq LIMIT 1");
+    EVENTS_ASCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq LIMIT ?5");
+    EVENTS_DESCENDING = events!("WHERE session = ?1 AND tenant = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT ?5");
+    NEW_LINEAGE = "INSERT INTO lineage (session, up_to, ancestor, shard) VALUES (?1, ?2, ?3, ?4)";
+    LINEAGE = "SELECT ancestor, up_to FROM lineage WHERE session = ?1 ORDER BY up_to";
+    REMOVE_LINEAGE = "DELETE FROM lineage WHERE session = ?1";
+    /// The last row of a session that a fork shares.
+    SHARED_UP_TO = "SELECT coalesce(max(up_to), 0) FROM lineage WHERE ancestor = ?1";
+    LAST_SEQ = "SELECT last_seq FROM heads WHERE id = ?1 AND tenant = ?2";
+    EVENT_THAT_ANSWERS = events!("WHERE session = ?1 AND answers = ?2 AND seq <= ?3 ORDER BY seq LIMIT 1");
     EVENT_AT = events!("WHERE session = ?1 AND seq = ?2");
     METADATA = "SELECT metadata FROM heads WHERE id = ?1 AND tenant = ?2";
     SET_METADATA = "UPDATE heads SET metadata = ?2, updated_at = ?3 WHERE id = ?1";
@@ -199,7 +205,8 @@ statements! {
     STATE = "SELECT state FROM heads WHERE id = ?1 AND tenant = ?2";
     REMOVE_HEAD = "DELETE FROM heads WHERE id = ?1";
     NEW_REMOVAL = "INSERT OR IGNORE INTO removals (session) VALUES (?1)";
-    REMOVE_EVENTS = "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE session = ?1 LIMIT ?2)";
+    REMOVE_EVENTS = "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE session = ?1 AND seq > \
+                     (SELECT coalesce(max(up_to), 0) FROM lineage WHERE ancestor = ?1) LIMIT ?2)";
     END_REMOVAL = "DELETE FROM removals WHERE session = ?1";
     REMOVALS = "SELECT session FROM removals";
 

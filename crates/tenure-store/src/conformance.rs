@@ -13,6 +13,7 @@ pub mod create;
 pub mod deliver;
 pub mod fence;
 pub mod fixture;
+pub mod forks;
 pub mod heartbeat;
 pub mod idempotency;
 pub mod lanes;
@@ -76,6 +77,9 @@ macro_rules! conformance {
                 o_052_no_wake_up_is_lost_between_check_and_park;
             fence: z_02_a_zombie_changes_nothing, z_05_the_nonce_is_part_of_the_fence, release_takes_the_claim_back,
                 a_second_release_does_nothing;
+            forks: a_fork_shares_the_rows_up_to_where_it_left, a_fork_of_a_fork_is_read_in_pages_both_ways,
+                z_13_shared_rows_stay_until_the_last_fork_is_removed, z_10_open_calls_stay_with_the_parent,
+                a_fork_is_checked_and_made_once;
             heartbeat: a_heartbeat_counts, z_03_leases_that_nobody_holds_are_queued_again, lost_leases_are_reported,
                 urgent_inputs_reach_the_holder, a_dead_node_is_told;
             lanes: each_lane_gets_its_own, the_depth_of_a_queue_is_known, a_lease_that_is_not_renewed_is_taken_back,
@@ -140,6 +144,7 @@ mod tests {
             include_str!("conformance/create.rs"),
             include_str!("conformance/deliver.rs"),
             include_str!("conformance/fence.rs"),
+            include_str!("conformance/forks.rs"),
             include_str!("conformance/heartbeat.rs"),
             include_str!("conformance/idempotency.rs"),
             include_str!("conformance/lanes.rs"),

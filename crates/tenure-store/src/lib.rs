@@ -21,6 +21,7 @@ mod lease_log;
 mod port;
 
 pub mod conformance;
+pub mod lineage;
 pub mod memory;
 
 pub use condition::{Admit, ConditionView, Conditions, Released};

@@ -8,11 +8,12 @@ mod planted;
 
 pub use planted::Planted;
 
+use crate::lineage::{self, Ancestor};
 use crate::{
     Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, Counts, Created, Delivered, Delivery, Due, EXTERNAL,
     Error, EventQuery, Hint, Idempotency, KEPT_EPOCHS, Kind, Lane, Lease, LeaseEnd, LeaseQuery, Leased,
     MAX_EVENT_BYTES, MAX_PAGE, NewNode, NewSession, Node, Notes, Order, PastEnd, PastLease, QueueDepth, Receipt,
-    Renewed, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
+    Removed, Renewed, SUSPECT_AFTER, SessionQuery, SessionView, State, Store,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
@@ -90,6 +91,8 @@ struct Head {
     state_since: Timestamp,
     updated_at: Timestamp,
     archived_at: Option<Timestamp>,
+    /// Whose rows the log begins with. Here they are copies, so that nothing has to be kept for them.
+    lineage: Vec<Ancestor>,
     log: Vec<Event>,
 }
 
@@ -177,6 +180,24 @@ fn missing(id: SessionId) -> Error {
 }
 
 impl Data {
+    /// The lineage and the log with which a session begins.
+    fn shared(&self, session: &Session, own: Vec<Event>) -> Result<(Vec<Ancestor>, Vec<Event>), Error> {
+        let Some(forked) = session.forked else { return Ok((Vec::new(), own)) };
+        let parent = self.head(&session.tenant, forked.session)?;
+        if forked.seq > parent.session.last_seq {
+            return Err(lineage::beyond(forked));
+        }
+        let lineage = lineage::of_fork(forked.session, &parent.lineage, forked.seq)?;
+        let shared = parent.log.iter().take_while(|event| event.seq <= forked.seq);
+        Ok((lineage, shared.cloned().chain(own).collect()))
+    }
+
+    /// Up to where forks share rows of a session.
+    fn shared_of(&self, id: SessionId) -> impl Iterator<Item = u64> {
+        let ancestors = self.heads.values().flat_map(|head| &head.lineage);
+        ancestors.filter(move |ancestor| ancestor.session == id).map(|ancestor| ancestor.up_to)
+    }
+
     fn head(&self, tenant: &TenantId, id: SessionId) -> Result<&Head, Error> {
         self.heads.get(&id).filter(|head| head.session.tenant == *tenant).ok_or_else(|| missing(id))
     }
@@ -510,7 +531,8 @@ fn catalog_page<T>(rows: impl Iterator<Item = T>, place: impl Fn(&T) -> u128, qu
 #[async_trait]
 impl Store for Memory {
     async fn create(&self, new: NewSession) -> Result<Created, Error> {
-        let NewSession { session, metadata, inputs, idempotency } = new;
+        new.check()?;
+        let NewSession { session, events, metadata, inputs, idempotency } = new;
         let (id, tenant) = (session.id, session.tenant.clone());
         let mut data = self.lock();
         if let Some(Remembered::Session(id)) = data.earlier(&tenant, idempotency.as_ref())? {
@@ -519,6 +541,7 @@ impl Store for Memory {
         if data.heads.contains_key(&id) {
             return Err(Error::new(Kind::Conflict, format!("session {id} exists already")));
         }
+        let (lineage, log) = data.shared(&session, events)?;
         let now = data.now;
         let head = Head {
             queue: session.queue.clone(),
@@ -544,7 +567,8 @@ impl Store for Memory {
             state_since: now,
             updated_at: now,
             archived_at: None,
-            log: Vec::new(),
+            lineage,
+            log,
         };
         data.heads.insert(id, head);
         let hints = match data.deliver(&tenant, id, inputs) {
@@ -896,15 +920,16 @@ impl Store for Memory {
         Ok(self.lock().heads.get(&session).map(Head::waiting).unwrap_or_default())
     }
 
-    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error> {
+    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<Removed, Error> {
         let mut data = self.lock();
         if data.head(tenant, id)?.state == State::Leased {
             return Err(Error::new(Kind::Conflict, format!("session {id} is being worked on")));
         }
         data.heads.remove(&id);
+        let kept_up_to = data.shared_of(id).max().unwrap_or(0);
         drop(data);
         self.hint(Hint::Session(id));
-        Ok(())
+        Ok(Removed { kept_up_to })
     }
 
     async fn put_agent(&self, agent: Agent, idempotency: Option<Idempotency>) -> Result<Agent, Error> {

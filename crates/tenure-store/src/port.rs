@@ -32,7 +32,8 @@ pub const IDEMPOTENCY_MILLIS: u64 = 24 * 3_600 * 1_000;
 /// kind is [`crate::Kind::Retry`] after a lost reply, which every operation allows to repeat.
 #[async_trait]
 pub trait Store: Conditions {
-    /// Adds a session with an empty log, parked. A repeated idempotency key gives the first one.
+    /// Adds a session, parked, with an empty log or as a fork of another one, whose rows it shares (see
+    /// [`crate::lineage`]). A repeated idempotency key gives the first one.
     async fn create(&self, new: NewSession) -> Result<Created, Error>;
 
     /// Appends inputs to an inbox and makes the session runnable, all or nothing.
@@ -109,8 +110,9 @@ pub trait Store: Conditions {
     /// Inputs that wait in an inbox, oldest first, each with its position.
     async fn inbox(&self, session: SessionId) -> Result<Vec<(u64, Input)>, Error>;
 
-    /// Removes a session that is not leased, with its log and inbox.
-    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<(), Error>;
+    /// Removes a session that is not leased, with its log and inbox. Rows that forks share stay until the last
+    /// of those is removed (hazard Z-13).
+    async fn delete(&self, tenant: &TenantId, id: SessionId) -> Result<Removed, Error>;
 
     /// Adds an agent, or the next version of one: `agent.version` must be the newest plus one.
     /// A repeated idempotency key gives the first one.
@@ -194,14 +196,43 @@ pub enum Remembered {
 /// A session to add.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// Its head: position idle, empty log.
+    /// Its head: position idle; after the events, if there are any.
     pub session: Session,
+    /// The first rows of its own, after those that a fork shares; only a fork begins with any.
+    pub events: Vec<Event>,
     /// Notes of the client.
     pub metadata: BTreeMap<String, String>,
     /// First inputs, delivered in the same transaction.
     pub inputs: Vec<(EventId, InputBody)>,
     /// Makes it safe to repeat.
     pub idempotency: Option<Idempotency>,
+}
+
+impl NewSession {
+    /// Refuses one that breaks a rule of the port; every adapter asks before it encodes anything.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`]: rows of something that is no fork, a fork on another shard than its parent's, or rows that
+    /// do not lead from the shared ones to the head's position.
+    pub fn check(&self) -> Result<(), Error> {
+        let Self { session, events, .. } = self;
+        let shared = session.forked.map_or(0, |forked| forked.seq);
+        let is_contiguous = (shared + 1..).zip(events).all(|(seq, event)| event.seq == seq);
+        let is_whole = is_contiguous && session.last_seq == shared + events.len() as u64;
+        let is_near = session.forked.is_none_or(|forked| forked.session.shard() == session.id.shard());
+        let is_own = session.forked.is_some() != events.is_empty();
+        if is_whole && is_near && is_own && events.len() <= MAX_COMMIT_EVENTS {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Invalid, format!("session {}: its first rows do not lead to its head", session.id)))
+    }
+}
+
+/// A session that was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Rows of its log up to this one stay, because forks share them; 0 for none.
+    pub kept_up_to: u64,
 }
 
 /// A session that was added.

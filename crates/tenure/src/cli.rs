@@ -104,6 +104,8 @@ pub(crate) enum Command {
     Budget(commands::budget::Budget),
     /// Let a session use another model from its next request on.
     Model(commands::model::Model),
+    /// Make a new session from a part of another one's conversation and files.
+    Fork(commands::fork::Fork),
     /// List files of a session.
     Ls(commands::ls::Ls),
     /// Print a file of a session.
@@ -177,6 +179,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Cancel(command) => command.run(common, commands::control::Action::Cancel).await,
         Command::Budget(command) => command.run(common).await,
         Command::Model(command) => command.run(common).await,
+        Command::Fork(command) => command.run(common).await,
         Command::Ls(command) => command.run(common).await,
         Command::Cat(command) => command.run(common).await,
         Command::Cp(command) => command.run(common).await,

@@ -17,6 +17,7 @@ pub(crate) mod dev;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod environments;
+pub(crate) mod fork;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod model;

@@ -54,6 +54,7 @@ pub(crate) fn summary(event: &Value) -> String {
         "session.status_terminated" => brief(&event.get("end").map(compact).unwrap_or_default()),
         "session.error" => brief(event.pointer("/error/message").and_then(Value::as_str).unwrap_or("")),
         "environment.started" => environment(event),
+        "session.forked" => format!("from …{} at event {}", tail(text(event, "from_session_id")), event["at_seq"]),
         "environment.reset" => brief(text(event, "reason")),
         "session.tool_started" => format!("call …{}", tail(text(event, "tool_use_id"))),
         "user.tool_confirmation" => {

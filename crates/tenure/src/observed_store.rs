@@ -12,7 +12,7 @@ use tenure_core::{
 use tenure_store::{
     Admit, Beat, BeatReply, CatalogQuery, Checkpoint, Claim, Committed, ConditionView, Conditions, Counts, Created,
     Delivered, Delivery, Due, Error, EventQuery, Hint, Idempotency, Kind, Lease, LeaseQuery, Leased, NewNode,
-    NewSession, Node, PastLease, QueueDepth, Released, Remembered, Renewed, SessionQuery, SessionView, Store,
+    NewSession, Node, PastLease, QueueDepth, Released, Remembered, Removed, Renewed, SessionQuery, SessionView, Store,
 };
 use tenure_telemetry::{Histogram, Registry, Spec, buckets};
 use tokio::sync::broadcast;
@@ -106,7 +106,7 @@ pass_on! {
         leases(query: LeaseQuery) -> Vec<PastLease>;
         remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
         inbox(session: SessionId) -> Vec<(u64, Input)>;
-        delete(tenant: &TenantId, id: SessionId) -> ();
+        delete(tenant: &TenantId, id: SessionId) -> Removed;
         put_agent(agent: Agent, idempotency: Option<Idempotency>) -> Agent;
         agent(tenant: &TenantId, id: AgentId, version: Option<u32>) -> Option<Agent>;
         agents(query: CatalogQuery) -> Vec<Agent>;

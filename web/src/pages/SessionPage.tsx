@@ -20,6 +20,7 @@ import { Commands } from "../session/Commands";
 import { Context } from "../session/Context";
 import { Details } from "../session/Details";
 import { Files } from "../session/Files";
+import { Fork } from "../session/Fork";
 import { Timeline } from "../session/Timeline";
 
 const ENDED = new Set(["done", "failed", "cancelled"]);
@@ -34,6 +35,7 @@ export function SessionPage({ id }: { id: string }) {
   const head = useResource<Session>(sessionPath(id), { everyMs: 15_000 });
   const why = useResource<Explanation>(sessionPath(id, "/explain"), { everyMs: 15_000 });
   const paused = usePaused();
+  const caller = useCaller();
 
   useEffect(() => {
     const selected = Number(new URLSearchParams(location.search).get("at")) || null;
@@ -94,6 +96,7 @@ export function SessionPage({ id }: { id: string }) {
     "]": () => step(1),
     L: () => setQuery({ sel: null, at: null }),
     c: () => void navigator.clipboard?.writeText(id),
+    F: () => setQuery({ fork: String(state.lastSeq) }),
     y: () => void navigator.clipboard?.writeText(location.href),
     "1": () => setQuery({ panel: "chat" }),
     "2": () => setQuery({ panel: "commands" }),
@@ -112,6 +115,7 @@ export function SessionPage({ id }: { id: string }) {
       </main>
     );
   }
+  const forkAt = query.get("fork");
   const panel = query.get("panel") ?? "chat";
   const side = SIDES.some(([name]) => name === panel) ? panel : "commands";
   const phase = why.data?.phase ?? session?.phase ?? "idle";
@@ -127,6 +131,7 @@ export function SessionPage({ id }: { id: string }) {
         {session && <Why explanation={why.data} />}
         <span className="spring" />
         {session && <Budget session={session} />}
+        {session && caller.scope !== "read" && <Button className="button" onPress={() => setQuery({ fork: String(state.lastSeq) })}>Fork…</Button>}
         {session && <Actions session={session} explanation={why.data} refresh={refresh} />}
       </div>
       {Boolean(head.error) && !session && <Problem error={head.error} what="The session cannot be read" retry={refresh} />}
@@ -161,6 +166,9 @@ export function SessionPage({ id }: { id: string }) {
           </div>
         </section>
       </div>
+      {session && forkAt !== null && caller.scope !== "read" && (
+        <Fork key={forkAt} session={session} entries={entries} lastSeq={state.lastSeq} start={Number(forkAt) || 0} close={() => setQuery({ fork: null })} />
+      )}
       <Timeline id={id} model={model} lastSeq={state.lastSeq} />
       <nav className="phone-bar" aria-label="Panels">
         {[["chat", "Chat"], ...SIDES, ["timeline", "Timeline"]].map(([name, word]) => (

@@ -198,6 +198,7 @@ function Permalink({ entry, sessionId }: { entry: Entry; sessionId: string }) {
       {(entry.kind === "call" || (entry.kind === "message" && entry.who === "agent")) && (
         <Button className="button quiet small" onPress={() => setQuery({ panel: "context", at: String(entry.seq), sel: entry.id }, "push")}>What the model saw</Button>
       )}
+      <Button className="button quiet small" onPress={() => setQuery({ fork: String(entry.seq) })}>Fork here</Button>
       <Copy value={link} what="link to this step" />
     </span>
   );

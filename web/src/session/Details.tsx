@@ -3,7 +3,8 @@ import type { ReactNode } from "react";
 import type { Session } from "../api/client";
 import { Clock, Copy } from "../parts/parts";
 import { LongText, inertLine } from "../parts/text";
-import { count } from "../parts/format";
+import { count, tail } from "../parts/format";
+import { Link } from "../router";
 
 export function Details({ session }: { session: Session }) {
   const usage = session.usage ?? {};
@@ -14,6 +15,7 @@ export function Details({ session }: { session: Session }) {
     ["Agent", <><span>{inertLine(agent?.name ?? "")}, version {agent?.version} </span><Named key="a" id={agent?.id ?? ""} /></>],
     ["Model", <code key="m">{inertLine(model ?? "")}</code>],
     ["Environment", <Named key="e" id={session.environment_id ?? ""} />],
+    ...(session.forked_from ? [["Fork of", <Link key="f" to={`/sessions/${session.forked_from.session_id}?at=${session.forked_from.at_seq}`}>…{tail(session.forked_from.session_id)} at event {session.forked_from.at_seq}</Link>] as [string, ReactNode]] : []),
     ["Created", <Clock key="c" at={session.created_at} />],
     ["Changed", <Clock key="u" at={session.updated_at} />],
     ["Steps", count(session.steps ?? 0)],

@@ -156,7 +156,7 @@ function entryOf(
     case "session.snapshot_created":
       return note("plain", "Snapshot of the files", text(event.snapshot_id));
     case "session.forked":
-      return note("plain", "This session is a fork", text(event.parent_id));
+      return note("plain", "This session is a fork", `${text(event.from_session_id)} up to event ${text(event.at_seq)}`);
     default:
       return { kind: "unknown", ...base, event };
   }

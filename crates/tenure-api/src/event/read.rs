@@ -30,15 +30,15 @@ pub fn read_events(fields: &Fields<'_>, name: &str) -> Result<Vec<InputBody>, Pr
     list.into_iter().map(|(path, value)| read_event(&Fields::at(value, &path)?)).collect()
 }
 
-/// Reads `content` as that of a message.
+/// Reads a field as the content of a message.
 ///
 /// # Errors
 /// When it is empty or not served.
-pub fn read_message(fields: &Fields<'_>) -> Result<Vec<Block>, Problem> {
-    let content = read_content(fields)?;
+pub fn read_message(fields: &Fields<'_>, name: &str) -> Result<Vec<Block>, Problem> {
+    let content = read_content(fields, name)?;
     let is_blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
     if content.iter().all(is_blank) {
-        return Err(Problem::invalid(&fields.path("content"), "must say something"));
+        return Err(Problem::invalid(&fields.path(name), "must say something"));
     }
     Ok(content)
 }
@@ -48,11 +48,11 @@ fn read_event(event: &Fields<'_>) -> Result<InputBody, Problem> {
     match event.kind()? {
         "user.message" => {
             event.required("content")?;
-            Ok(InputBody::Message { content: read_message(event)? })
+            Ok(InputBody::Message { content: read_message(event, "content")? })
         }
         "system.message" => {
             event.required("content")?;
-            let content = read_message(event)?;
+            let content = read_message(event, "content")?;
             if content.iter().any(|block| matches!(block, Block::Media { .. })) {
                 return Err(Problem::new(
                     Code::UnsupportedContent,
@@ -77,7 +77,7 @@ fn read_event(event: &Fields<'_>) -> Result<InputBody, Problem> {
         }
         "user.custom_tool_result" => Ok(InputBody::CustomResult {
             tool_use_id: call(event, "custom_tool_use_id")?,
-            content: read_content(event)?,
+            content: read_content(event, "content")?,
             is_error: event.flag("is_error")?.unwrap_or(false),
         }),
         kind @ ("user.tool_result" | "user.define_outcome") => {
@@ -97,12 +97,12 @@ fn call(event: &Fields<'_>, name: &str) -> Result<EventId, Problem> {
     })
 }
 
-pub(crate) fn read_content(fields: &Fields<'_>) -> Result<Vec<Block>, Problem> {
+pub(crate) fn read_content(fields: &Fields<'_>, name: &str) -> Result<Vec<Block>, Problem> {
     // Plain text is taken too: it is what people type by hand.
-    if let Some(Value::String(text)) = fields.get("content") {
+    if let Some(Value::String(text)) = fields.get(name) {
         return Ok(vec![Block::Text(text.clone())]);
     }
-    let list = fields.list("content", MAX_BLOCKS)?.unwrap_or_default();
+    let list = fields.list(name, MAX_BLOCKS)?.unwrap_or_default();
     list.into_iter().map(|(path, value)| read_block(value, &path)).collect()
 }
 

@@ -315,6 +315,14 @@ pub const OPERATIONS: &[Operation] = &[
     )
     .body("Limits"),
     operation(
+        "post",
+        "/v1/sessions/{session_id}/fork",
+        "forkSession",
+        "Makes a new session from a part of another one's log, and from files of some moment; nothing is copied.",
+        Reply::One("Session"),
+    )
+    .body("Fork"),
+    operation(
         "get",
         "/v1/sessions/{session_id}/snapshots",
         "listSnapshots",

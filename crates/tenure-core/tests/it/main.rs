@@ -3,6 +3,7 @@
 
 mod condition;
 mod failure;
+mod fork;
 mod long;
 mod loop_of_a_turn;
 mod random_log;

@@ -200,6 +200,7 @@ pub(crate) fn name(body: &Body) -> &'static str {
         Body::UsageSnapshot { .. } => "usage",
         Body::EnvironmentStarted { .. } => "environment.started",
         Body::EnvironmentReset { .. } => "environment.reset",
+        Body::Forked { .. } => "forked",
         Body::SnapshotCreated { .. } => "snapshot",
     }
 }

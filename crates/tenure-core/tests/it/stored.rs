@@ -181,7 +181,16 @@ fn bodies() -> Vec<Body> {
     );
     bodies.extend(sizes_and_compactions());
     bodies.extend(snapshots());
+    bodies.extend(forks());
     bodies
+}
+
+fn forks() -> [Body; 2] {
+    let from = ForkedFrom { session: SessionId::from_bits(2), seq: 7 };
+    [
+        Body::Forked { from, snapshot: None, limits: Limits::NONE },
+        Body::Forked { from, snapshot: Some(SnapshotId::from_bits(7)), limits: Limits::default() },
+    ]
 }
 
 fn snapshots() -> Vec<Body> {
@@ -360,7 +369,8 @@ fn sessions() -> Vec<Session> {
     sessions.push(Session { queue: Some("reviews".into()), ..fresh.clone() });
     sessions.push(Session { models: chosen_models(), ..fresh.clone() });
     let files = Files { snapshot: Some(SnapshotId::from_bits(8)), snapshot_seq: 5, epoch: 3, is_dirty: true };
-    sessions.push(Session { files, ..fresh });
+    sessions.push(Session { files, ..fresh.clone() });
+    sessions.push(Session { forked: Some(ForkedFrom { session: SessionId::from_bits(2), seq: 7 }), ..fresh });
     sessions
 }
 

@@ -204,7 +204,7 @@ impl House {
         let agent = AgentRef { id: self.agent.id, version: self.agent.version };
         let mut session = Session::new(id, self.tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
         session.queue = queue.map(str::to_owned);
-        let new = NewSession { session, metadata: BTreeMap::new(), inputs: vec![], idempotency: None };
+        let new = NewSession { session, events: vec![], metadata: BTreeMap::new(), inputs: vec![], idempotency: None };
         self.store.create(new).await.unwrap();
         id
     }

@@ -141,11 +141,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// When one cannot be read or removed; those before it stay then.
-    pub fn remove_chain(&self, newest: Id) -> Result<(), Error> {
-        let session = match self.record(newest) {
-            Err(error) if error.kind == Kind::NotFound => return Ok(()),
-            record => record?.session,
-        };
+    pub fn remove_chain(&self, newest: Id, session: &str) -> Result<(), Error> {
         let mut next = Some(newest);
         while let Some(id) = next {
             let record = match self.record(id) {

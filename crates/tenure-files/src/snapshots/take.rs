@@ -228,6 +228,20 @@ impl Snapshots {
         Ok(Taken { is_new: true, cache: Cache { record, folders, wasteful } })
     }
 
+    /// Makes the files of the snapshot `source` those of another session as well, as a snapshot of its own: no
+    /// content is copied, and each of the two may be removed without the other. `source` stands before it if it
+    /// belongs to the same line of snapshots.
+    ///
+    /// # Errors
+    /// When there is no such snapshot, it cannot be read, or what it needs was collected.
+    pub fn adopt(&self, source: Id, as_snapshot: Adopted) -> Result<Record, Error> {
+        let Adopted { id, session, seq, is_in_line, taken_at_ms } = as_snapshot;
+        let parent = is_in_line.then_some(source);
+        let record = Record { id, session, epoch: 0, seq, parent, taken_at_ms, new_bytes: 0, ..self.record(source)? };
+        self.publish(&record)?;
+        Ok(record)
+    }
+
     /// Makes a snapshot visible, if all that it needs is there. Nobody collects meanwhile (hazards
     /// Z-14, Z-15).
     fn publish(&self, record: &Record) -> Result<(), Error> {
@@ -239,6 +253,21 @@ impl Snapshots {
         }
         self.backend.put(&Record::name(record.id), &record.encode(&self.sealer))
     }
+}
+
+/// A snapshot that another session begins with.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    /// Its id; new.
+    pub id: Id,
+    /// Whose files these are.
+    pub session: String,
+    /// The entry of that session's log that tells of it.
+    pub seq: u64,
+    /// Whether the session's earlier events saw the snapshots that led to the source.
+    pub is_in_line: bool,
+    /// When that was, in milliseconds since 1970.
+    pub taken_at_ms: u64,
 }
 
 /// Counts what is in a snapshot, and how many bytes of each pack it uses.

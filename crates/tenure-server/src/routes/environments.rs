@@ -81,7 +81,7 @@ pub(crate) async fn archive(
 pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<Deleted>> {
     let id = environment_id(&id)?;
     match state.store().delete_environment(&caller.tenant, id).await {
-        Ok(()) => Ok(Json(Deleted { id: id.to_string(), kind: "environment_deleted".into() })),
+        Ok(()) => Ok(Json(Deleted { id: id.to_string(), kind: "environment_deleted".into(), kept_events: None })),
         Err(error) if error.kind == Kind::NotFound => Err(missing(id)),
         Err(error) if error.kind == Kind::Conflict => Err(ApiError::new(Code::EnvironmentInUse, error.message)),
         Err(error) => Err(error.into()),

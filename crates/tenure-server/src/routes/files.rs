@@ -7,7 +7,7 @@ mod at;
 mod pipe;
 mod send;
 
-pub(crate) use at::{At, at, record, snapshots};
+pub(crate) use at::{At, any_record, at, no_snapshot, record, snapshots};
 
 pub(crate) use send::{check_destination, send_file};
 

@@ -57,7 +57,7 @@ pub(crate) async fn create(State(state): Shared, caller: Caller, body: JsonBody)
     session.queue = agent.run_loop.queue().map(str::to_owned);
     session.budget.limits = limits;
     let inputs = request.inputs.into_iter().map(|input| (EventId::from_bits(state.new_bits()), input)).collect();
-    let new = NewSession { session, metadata: request.metadata, inputs, idempotency };
+    let new = NewSession { session, events: Vec::new(), metadata: request.metadata, inputs, idempotency };
     let created = state.store().create(new).await?;
     show_with_inbox(&state, &caller, created.view).await.map(Json)
 }
@@ -110,13 +110,13 @@ pub(crate) async fn archive(State(state): Shared, caller: Caller, Path(id): Path
 pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<String>) -> Result<Json<Deleted>> {
     let id = session_id(&id)?;
     let view = find_session(&state, &caller, id).await?;
-    match state.store().delete(&caller.tenant, id).await {
-        Ok(()) => {}
+    let removed_rows = match state.store().delete(&caller.tenant, id).await {
+        Ok(removed) => removed,
         Err(error) if error.kind == Kind::Conflict => {
             return Err(ApiError::new(Code::SessionBusy, error.message));
         }
         Err(error) => return Err(error.into()),
-    }
+    };
     let folders = [(state.config.workspace)(id), (state.config.outputs)(id)];
     let newest = view.session.files.snapshot.map(|id| tenure_files::snapshots::Id(id.bits()));
     let snapshots = newest.map(|newest| (super::files::snapshots(&state, &view.session), newest));
@@ -125,7 +125,7 @@ pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<
             None => {}
             // What they alone needed is collected later.
             Some((Ok(snapshots), newest)) => {
-                if let Err(error) = snapshots.remove_chain(newest) {
+                if let Err(error) = snapshots.remove_chain(newest, &id.to_string()) {
                     tracing::warn!(session = %id, %error, "remove the snapshots of a deleted session");
                 }
             }
@@ -141,7 +141,8 @@ pub(crate) async fn delete(State(state): Shared, caller: Caller, Path(id): Path<
         }
     });
     removed.await.map_err(ApiError::internal)?;
-    Ok(Json(Deleted { id: id.to_string(), kind: "session_deleted".into() }))
+    let kept_events = (removed_rows.kept_up_to > 0).then_some(removed_rows.kept_up_to);
+    Ok(Json(Deleted { id: id.to_string(), kind: "session_deleted".into(), kept_events }))
 }
 
 /// `GET /v1/sessions`
@@ -319,7 +320,7 @@ async fn settled(state: &ServerState, caller: &Caller, id: SessionId) -> Result<
 }
 
 /// Refuses a limit of money that could not bind, and drops one that was only a default.
-fn check_money(state: &ServerState, agent: &Agent, mut limits: Limits, is_asked: bool) -> Result<Limits> {
+pub(super) fn check_money(state: &ServerState, agent: &Agent, mut limits: Limits, is_asked: bool) -> Result<Limits> {
     // An external loop says what its calls cost.
     if agent.run_loop.queue().is_some() {
         return Ok(limits);

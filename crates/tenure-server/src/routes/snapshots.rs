@@ -18,6 +18,7 @@ use tenure_api::snapshot::{WireChange, WireLeftOut, WireSnapshot};
 use tenure_core::{InputBody, SessionId, SnapshotId, Timestamp};
 use tenure_files::Workspace;
 use tenure_files::snapshots::{Change, ChangeKind, Consistency, Id, Reason, Record};
+use tenure_store::{Idempotency, SessionView};
 
 type Shared = State<Arc<ServerState>>;
 
@@ -51,7 +52,7 @@ pub(crate) async fn list(
     };
     let snapshots = super::files::snapshots(&state, &view.session)?;
     if let (Some(start), true) = (start, query.get("page").is_some()) {
-        super::files::record(&snapshots, id, Id(start.bits())).await?;
+        super::files::record(&snapshots, &view.session, Id(start.bits())).await?;
     }
     let (records, next) = blocking(move || {
         let (mut records, mut next) = (Vec::new(), start.map(|id| Id(id.bits())));
@@ -84,22 +85,11 @@ pub(crate) async fn take(
     if wait > MAX_WAIT_MILLIS {
         return Err(Problem::invalid("wait_ms", format_args!("expected 0 to {MAX_WAIT_MILLIS}")).into());
     }
-    let mut hints = state.store().hints();
-    deliver::deliver(&state, &caller, id, vec![InputBody::Snapshot], body.idempotency(&caller)).await?;
-    let taken = async {
-        loop {
-            let view = find_session(&state, &caller, id).await?;
-            if view.inbox_len == 0 {
-                return Ok::<_, ApiError>(view);
-            }
-            // An error means that hints were missed; looking is what is done about it.
-            let _ = tokio::time::timeout(LOOK, hints.recv()).await;
-        }
-    };
-    let view = tokio::time::timeout(Duration::from_millis(wait), taken).await.map_err(|_| {
+    let within = Duration::from_millis(wait);
+    let view = store_files(&state, &caller, id, within, body.idempotency(&caller)).await?.ok_or_else(|| {
         let message = "no worker has taken the snapshot yet; it will be taken, and the list shows it then";
         ApiError::new(Code::SessionBusy, message)
-    })??;
+    })?;
     let Some(newest) = view.session.files.snapshot else {
         return Err(ApiError::new(
             Code::SnapshotNotFound,
@@ -107,7 +97,30 @@ pub(crate) async fn take(
         ));
     };
     let snapshots = super::files::snapshots(&state, &view.session)?;
-    super::files::record(&snapshots, id, Id(newest.bits())).await.map(|record| Json(wire(&record)))
+    super::files::record(&snapshots, &view.session, Id(newest.bits())).await.map(|record| Json(wire(&record)))
+}
+
+/// Asks the worker of a session to store its files, and waits until that is done; `None` if it was not in time.
+pub(super) async fn store_files(
+    state: &ServerState,
+    caller: &Caller,
+    id: SessionId,
+    within: Duration,
+    idempotency: Option<Idempotency>,
+) -> Result<Option<SessionView>> {
+    let mut hints = state.store().hints();
+    deliver::deliver(state, caller, id, vec![InputBody::Snapshot], idempotency).await?;
+    let taken = async {
+        loop {
+            let view = find_session(state, caller, id).await?;
+            if view.inbox_len == 0 {
+                return Ok::<_, ApiError>(view);
+            }
+            // An error means that hints were missed; looking is what is done about it.
+            let _ = tokio::time::timeout(LOOK, hints.recv()).await;
+        }
+    };
+    tokio::time::timeout(within, taken).await.ok().transpose()
 }
 
 /// `GET /v1/sessions/{session_id}/diff`

@@ -88,7 +88,7 @@ pass_on! {
     leases(query: LeaseQuery) -> Vec<PastLease>;
     remembered(tenant: &TenantId, key: &Idempotency) -> Option<Remembered>;
     inbox(session: SessionId) -> Vec<(u64, Input)>;
-    delete(tenant: &TenantId, id: SessionId) -> ();
+    delete(tenant: &TenantId, id: SessionId) -> Removed;
     put_agent(agent: Agent, idempotency: Option<Idempotency>) -> Agent;
     agent(tenant: &TenantId, id: AgentId, version: Option<u32>) -> Option<Agent>;
     agents(query: CatalogQuery) -> Vec<Agent>;

@@ -72,6 +72,12 @@ impl Hand {
         events
     }
 
+    /// How many inputs wait.
+    pub(crate) async fn waiting(&mut self) -> usize {
+        self.commit(Vec::new(), Then::Keep).await;
+        self.inbox.len()
+    }
+
     /// Turns the inbox into events.
     pub(crate) async fn take_inputs(&mut self) -> Vec<Event> {
         let inputs: Vec<Input> = self.inbox.iter().map(|(_, input)| input.clone()).collect();

@@ -9,6 +9,7 @@ mod events;
 mod faulty;
 mod feed;
 mod files;
+mod forks;
 mod hand;
 mod hostile;
 mod house;

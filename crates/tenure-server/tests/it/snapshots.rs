@@ -11,7 +11,7 @@ use tenure_files::snapshots::{Cache, Id, Plan, Stores};
 use tenure_store::Then;
 
 /// Takes a snapshot as a worker does, and tells the log.
-async fn take(house: &House, hand: &mut Hand, session: &str, cache: Option<Cache>) -> (String, Cache) {
+pub(crate) async fn take(house: &House, hand: &mut Hand, session: &str, cache: Option<Cache>) -> (String, Cache) {
     let stores = Stores::new(&house.folder().join("snapshots"), None);
     let id = crate::hand::next();
     let plan = Plan {

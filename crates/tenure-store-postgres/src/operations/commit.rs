@@ -8,7 +8,7 @@ use crate::rows::{self, Stored, count, shard};
 use crate::statements as sql;
 use crate::transact::Tx;
 use crate::trouble::Trouble;
-use tenure_core::{End, EventId, Position, Session, Timestamp};
+use tenure_core::{End, Event, EventId, Position, Session, SessionId, TenantId, Timestamp};
 use tenure_store::{Error, Hint, Kind, Lease, LeaseEnd, Then};
 use uuid::Uuid;
 
@@ -37,6 +37,14 @@ pub(crate) struct NewEvent {
     pub(crate) kept: Kept,
 }
 
+impl NewEvent {
+    /// A row whose body is kept already.
+    pub(crate) fn of(event: &Event, kept: Kept) -> Self {
+        let answers = event.body.answers();
+        Self { id: event.id, seq: event.seq, at: event.at, step: event.step, answers, kept }
+    }
+}
+
 /// What a commit did; inputs are decoded by the caller.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -63,7 +71,7 @@ pub(crate) async fn commit(tx: &mut Tx, page: &Page) -> Result<Done, Trouble> {
     ];
     let Some(row) = tx.link.first(sql::CHECKPOINT, fence).await? else { return repeat(tx, page, base).await };
     let (tail, consumed) = (count(&row, 0), count(&row, 1));
-    append(tx, page).await?;
+    append(tx, &page.lease.tenant, id, &page.events).await?;
     if page.consumed > 0 {
         tx.link.run(sql::CONSUME, params![shard, session, number(consumed)]).await?;
     }
@@ -73,20 +81,19 @@ pub(crate) async fn commit(tx: &mut Tx, page: &Page) -> Result<Done, Trouble> {
     Ok(Done { is_held, inbox, now: tx.now })
 }
 
-/// All rows in one statement.
-async fn append(tx: &Tx, page: &Page) -> Result<(), Trouble> {
-    if page.events.is_empty() {
+/// Adds rows to a log, all in one statement.
+pub(crate) async fn append(tx: &Tx, tenant: &TenantId, id: SessionId, events: &[NewEvent]) -> Result<(), Trouble> {
+    if events.is_empty() {
         return Ok(());
     }
-    let (shard, session) = (shard(page.lease.session), key(page.lease.session.bits()));
-    let events = &page.events;
+    let (shard, session) = (shard(id), key(id.bits()));
     let seqs: Vec<i64> = events.iter().map(|event| number(event.seq)).collect();
     let ids: Vec<Uuid> = events.iter().map(|event| key(event.id.bits())).collect();
     let ats: Vec<i64> = events.iter().map(|event| event.at.0).collect();
     let steps: Vec<i64> = events.iter().map(|event| number(event.step)).collect();
     let bodies: Vec<Option<String>> = events.iter().map(|event| event.kept.inline.clone()).collect();
     let payloads: Vec<Option<Vec<u8>>> = events.iter().map(|event| event.kept.payload.clone()).collect();
-    let params = params![shard, session, tenant_text(&page.lease.tenant), seqs, ids, ats, steps, bodies, payloads];
+    let params = params![shard, session, tenant_text(tenant), seqs, ids, ats, steps, bodies, payloads];
     tx.link.run(sql::NEW_EVENTS, params).await?;
     let answers = events.iter().filter_map(|event| Some((key(event.answers?.bits()), number(event.seq))));
     let (calls, seqs): (Vec<Uuid>, Vec<i64>) = answers.unzip();

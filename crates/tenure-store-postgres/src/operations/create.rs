@@ -1,7 +1,8 @@
 //! Adds a session.
 
+use crate::operations::commit::{self, NewEvent};
 use crate::operations::deliver::{self, NewInput};
-use crate::operations::idempotency;
+use crate::operations::{idempotency, lineage};
 use crate::params::{key, number, params, tenant_text};
 use crate::rows::{self, StoredView, shard};
 use crate::statements as sql;
@@ -15,6 +16,7 @@ use tenure_store::{Error, Idempotency, Kind};
 #[derive(Debug)]
 pub(crate) struct NewHead {
     pub(crate) session: Session,
+    pub(crate) events: Vec<NewEvent>,
     pub(crate) body: String,
     pub(crate) metadata: String,
     pub(crate) inputs: Vec<NewInput>,
@@ -38,6 +40,8 @@ pub(crate) async fn create(tx: &mut Tx, new: &NewHead) -> Result<(StoredView, bo
             None => Err(Error::new(Kind::Conflict, format!("session {id} exists already")).into()),
         };
     }
+    lineage::note(tx, &new.session).await?;
+    commit::append(tx, tenant, id, &new.events).await?;
     if !new.inputs.is_empty() {
         deliver::to_head(tx, tenant, &new.session, &new.inputs).await?;
     }

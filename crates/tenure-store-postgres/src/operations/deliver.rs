@@ -1,7 +1,7 @@
 //! Appends inputs to an inbox. What becomes of each is decided here, under the lock of the head
 //! (hazard Z-25), by the core.
 
-use crate::operations::{idempotency, sessions};
+use crate::operations::{idempotency, lineage, sessions};
 use crate::params::{key, number, params, tenant_text};
 use crate::payloads::Kept;
 use crate::rows::{self, Stored, count, shard};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
+use tenure_store::lineage::Ancestor;
 use tenure_store::{Error, Hint, Idempotency, Kind, Notes};
 use uuid::Uuid;
 
@@ -256,8 +257,8 @@ async fn waiting(tx: &Tx, session: SessionId, id: EventId) -> Result<Option<Stor
     Ok(tx.link.first(sql::INPUT_BY_ID, params).await?.map(|row| Stored::of(&row)))
 }
 
-async fn answering(tx: &Tx, session: SessionId, call: EventId) -> Result<Option<Stored>, Trouble> {
-    let params = params![shard(session), key(session.bits()), key(call.bits())];
+async fn answering(tx: &Tx, session: SessionId, call: EventId, up_to: u64) -> Result<Option<Stored>, Trouble> {
+    let params = params![shard(session), key(session.bits()), key(call.bits()), number(up_to)];
     Ok(tx.link.first(sql::EVENT_THAT_ANSWERS, params).await?.map(|row| Stored::of(&row)))
 }
 
@@ -266,8 +267,12 @@ async fn answer(tx: &Tx, session: &Session, body: &InputBody) -> Result<Stored, 
     let Some(call) = body.answers() else {
         return Err(Error::new(Kind::Invalid, "the input answers no call").into());
     };
-    if let Some(event) = answering(tx, session.id, call).await? {
-        return Ok(event);
+    let mut logs = if session.forked.is_some() { lineage::of(&tx.link, session.id).await? } else { Vec::new() };
+    logs.push(Ancestor { session: session.id, up_to: u64::MAX });
+    for log in logs {
+        if let Some(event) = answering(tx, log.session, call, log.up_to).await? {
+            return Ok(event);
+        }
     }
     Err(match session.call(call) {
         Some(_) => Error::new(Kind::Conflict, format!("call {call} runs already and waits for no answer")),
@@ -320,7 +325,7 @@ async fn replayed(tx: &Tx, session: SessionId, note: &Value) -> Result<Slip, Tro
             return Ok(Slip::Earlier(row));
         }
         return Ok(match idempotency::field::<EventId>(note, "call") {
-            Ok(call) => answering(tx, session, call).await?.map_or(Slip::Nothing, Slip::Logged),
+            Ok(call) => answering(tx, session, call, u64::MAX).await?.map_or(Slip::Nothing, Slip::Logged),
             Err(_) => Slip::Nothing,
         });
     }

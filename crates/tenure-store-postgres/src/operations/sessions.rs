@@ -7,6 +7,7 @@ use crate::statements as sql;
 use crate::trouble::Trouble;
 use std::collections::BTreeMap;
 use tenure_core::{Event, Input, Phase, SessionId, TenantId, Timestamp};
+use tenure_store::lineage::{self, Part};
 use tenure_store::{Counts, Error, EventQuery, Kind, MAX_PAGE, Order, SessionQuery, SessionView};
 
 /// Digits of the text form of an id that can be a tail.
@@ -128,23 +129,43 @@ pub(crate) async fn counts(link: &Link) -> Result<Counts, Trouble> {
     Ok(counts)
 }
 
-/// Rows of a log, up to the first one that cannot be read; that one is an error if it comes first.
-pub(crate) async fn events(link: &Link, query: &EventQuery) -> Result<Vec<Event>, Trouble> {
-    let (from, statement) = match query.order {
-        Order::Ascending => (0, sql::EVENTS_ASCENDING),
-        Order::Descending => (u64::MAX, sql::EVENTS_DESCENDING),
+/// Rows of one of the sessions whose rows a log is made of.
+async fn part_of(link: &Link, query: &EventQuery, part: Part, most: usize) -> Result<Vec<Stored>, Trouble> {
+    let statement = match query.order {
+        Order::Ascending => sql::EVENTS_ASCENDING,
+        Order::Descending => sql::EVENTS_DESCENDING,
     };
     let params = params![
-        shard(query.session),
-        key(query.session.bits()),
+        shard(part.session),
+        key(part.session.bits()),
         tenant_text(&query.tenant),
-        number(query.after.unwrap_or(from)),
-        limit(query.limit.min(MAX_PAGE)),
+        number(part.after),
+        number(part.up_to),
+        limit(most),
     ];
-    let rows = link.rows(statement, params).await?;
+    Ok(link.rows(statement, params).await?.iter().map(Stored::of).collect())
+}
+
+/// Rows of a log, up to the first one that cannot be read; that one is an error if it comes first.
+pub(crate) async fn events(link: &Link, query: &EventQuery) -> Result<Vec<Event>, Trouble> {
+    let limit = query.limit.min(MAX_PAGE);
+    let mut rows = Vec::new();
+    for part in lineage::parts(query, &[]) {
+        rows = part_of(link, query, part, limit).await?;
+    }
+    let found: Vec<u64> = rows.iter().map(|row| row.place).collect();
+    if !lineage::is_answered(query, &found) {
+        rows.clear();
+        for part in lineage::parts(query, &super::lineage::of(link, query.session).await?) {
+            rows.extend(part_of(link, query, part, limit - rows.len()).await?);
+            if rows.len() == limit {
+                break;
+            }
+        }
+    }
     let mut events = Vec::with_capacity(rows.len());
     let mut bytes = 0;
-    for row in rows.iter().map(Stored::of) {
+    for row in rows {
         match row.sized_event(link).await {
             Ok((event, size)) => {
                 bytes += size;

@@ -7,7 +7,7 @@ use crate::rows::{self, Stored, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
 use rusqlite::params;
-use tenure_core::{End, EventId, Position, Session, Timestamp};
+use tenure_core::{End, Event, EventId, Position, Session, SessionId, TenantId, Timestamp};
 use tenure_store::{Error, Hint, Kind, Lease, LeaseEnd, Then};
 
 /// A checkpoint with everything encoded before the transaction.
@@ -33,6 +33,14 @@ pub(crate) struct NewEvent {
     pub(crate) step: u64,
     pub(crate) answers: Option<EventId>,
     pub(crate) kept: Kept,
+}
+
+impl NewEvent {
+    /// A row whose body is kept already.
+    pub(crate) fn of(event: &Event, kept: Kept) -> Self {
+        let answers = event.body.answers();
+        Self { id: event.id, seq: event.seq, at: event.at, step: event.step, answers, kept }
+    }
 }
 
 /// What a commit did; inputs are decoded by the caller.
@@ -65,7 +73,7 @@ pub(crate) fn commit(work: &mut Work<'_>, page: &Page) -> Result<Done, Error> {
         return repeat(work, page, base);
     };
     for event in &page.events {
-        append(work, page, event)?;
+        append(work, &page.lease.tenant, id, event)?;
     }
     if page.consumed > 0 {
         rows::run(work.connection, sql::CONSUME, (key(id.bits()), number(consumed)))?;
@@ -76,13 +84,13 @@ pub(crate) fn commit(work: &mut Work<'_>, page: &Page) -> Result<Done, Error> {
     Ok(Done { is_held, inbox, now: work.now })
 }
 
-fn append(work: &Work<'_>, page: &Page, event: &NewEvent) -> Result<(), Error> {
-    let id = page.lease.session;
+/// Adds a row to a log.
+pub(crate) fn append(work: &Work<'_>, tenant: &TenantId, id: SessionId, event: &NewEvent) -> Result<(), Error> {
     let params = params![
         key(id.bits()),
         number(event.seq),
         id.shard().0,
-        page.lease.tenant.0,
+        tenant.0,
         key(event.id.bits()),
         event.at.0,
         number(event.step),

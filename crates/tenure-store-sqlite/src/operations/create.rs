@@ -1,7 +1,8 @@
 //! Adds a session.
 
+use crate::operations::commit::{self, NewEvent};
 use crate::operations::deliver::{self, NewInput};
-use crate::operations::idempotency;
+use crate::operations::{idempotency, lineage};
 use crate::rows::{self, StoredView, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
@@ -14,6 +15,7 @@ use tenure_store::{Error, Hint, Idempotency, Kind};
 #[derive(Debug)]
 pub(crate) struct NewHead {
     pub(crate) session: Session,
+    pub(crate) events: Vec<NewEvent>,
     pub(crate) body: String,
     pub(crate) metadata: String,
     pub(crate) inputs: Vec<NewInput>,
@@ -33,6 +35,10 @@ pub(crate) fn create(work: &mut Work<'_>, new: &NewHead) -> Result<(StoredView, 
         return Err(Error::new(Kind::Conflict, format!("session {id} exists already")));
     }
     insert(work, new)?;
+    lineage::note(work, &new.session)?;
+    for event in &new.events {
+        commit::append(work, tenant, id, event)?;
+    }
     if !new.inputs.is_empty() {
         deliver::to_head(work, tenant, &new.session, &new.inputs)?;
     }

@@ -3,7 +3,7 @@
 
 use crate::blobs::Kept;
 use crate::errors;
-use crate::operations::{idempotency, sessions};
+use crate::operations::{idempotency, lineage, sessions};
 use crate::rows::{self, Stored, key, number};
 use crate::statements as sql;
 use crate::writer::Work;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Accepted, EventId, Input, InputBody, Refused, Session, SessionId, TenantId, Timestamp, accept, stored,
 };
+use tenure_store::lineage::Ancestor;
 use tenure_store::{Error, Hint, Idempotency, Kind, Notes};
 
 /// An input whose body is encoded, and kept if it is large.
@@ -211,14 +212,22 @@ fn waiting(work: &Work<'_>, session: SessionId, id: EventId) -> Result<Option<St
     rows::first(work.connection, sql::INPUT_BY_ID, (key(session.bits()), key(id.bits())), Stored::of)
 }
 
+fn answering(work: &Work<'_>, session: SessionId, call: EventId, up_to: u64) -> Result<Option<Stored>, Error> {
+    let params = (key(session.bits()), key(call.bits()), number(up_to));
+    rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)
+}
+
 /// The event that answered the call of `body`.
 fn answer(work: &Work<'_>, session: &Session, body: &InputBody) -> Result<Stored, Error> {
     let Some(call) = body.answers() else {
         return Err(Error::new(Kind::Invalid, "the input answers no call"));
     };
-    let params = (key(session.id.bits()), key(call.bits()));
-    if let Some(event) = rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)? {
-        return Ok(event);
+    let mut logs = if session.forked.is_some() { lineage::of(work.connection, session.id)? } else { Vec::new() };
+    logs.push(Ancestor { session: session.id, up_to: u64::MAX });
+    for log in logs {
+        if let Some(event) = answering(work, log.session, call, log.up_to)? {
+            return Ok(event);
+        }
     }
     Err(match session.call(call) {
         Some(_) => Error::new(Kind::Conflict, format!("call {call} runs already and waits for no answer")),
@@ -264,8 +273,7 @@ fn replay(work: &Work<'_>, session: SessionId, inputs: &[NewInput], result: &Val
             }
             return match idempotency::field::<EventId>(note, "call") {
                 Ok(call) => {
-                    let params = (key(session.bits()), key(call.bits()));
-                    let event = rows::first(work.connection, sql::EVENT_THAT_ANSWERS, params, Stored::of)?;
+                    let event = answering(work, session, call, u64::MAX)?;
                     Ok(event.map_or(Slip::Nothing, Slip::Logged))
                 }
                 Err(_) => Ok(Slip::Nothing),

@@ -6,6 +6,7 @@ use crate::statements as sql;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use tenure_core::{Event, Input, Phase, SessionId, TenantId, Timestamp};
+use tenure_store::lineage::{self, Part};
 use tenure_store::{Counts, Error, EventQuery, Kind, MAX_PAGE, Order, SessionQuery, SessionView};
 
 /// Digits of the text form of an id that can be a tail.
@@ -129,15 +130,34 @@ pub(crate) fn phases(connection: &Connection, tenant: &TenantId) -> Result<BTree
     Ok(phases)
 }
 
+/// Rows of one of the sessions whose rows a log is made of.
+fn part_of(connection: &Connection, query: &EventQuery, part: Part, limit: usize) -> Result<Vec<Stored>, Error> {
+    let statement = match query.order {
+        Order::Ascending => sql::EVENTS_ASCENDING,
+        Order::Descending => sql::EVENTS_DESCENDING,
+    };
+    let range = (number(part.after), number(part.up_to));
+    let params = (key(part.session.bits()), &query.tenant.0, range.0, range.1, limit);
+    rows::all(connection, statement, params, Stored::of)
+}
+
 /// Rows of a log, up to the first one that cannot be read; that one is an error if it comes first.
 pub(crate) fn events(connection: &Connection, blobs: &Blobs, query: &EventQuery) -> Result<Vec<Event>, Error> {
-    let (from, statement) = match query.order {
-        Order::Ascending => (0, sql::EVENTS_ASCENDING),
-        Order::Descending => (u64::MAX, sql::EVENTS_DESCENDING),
-    };
-    let params =
-        (key(query.session.bits()), &query.tenant.0, number(query.after.unwrap_or(from)), query.limit.min(MAX_PAGE));
-    let rows = rows::all(connection, statement, params, Stored::of)?;
+    let limit = query.limit.min(MAX_PAGE);
+    let mut rows = Vec::new();
+    for part in lineage::parts(query, &[]) {
+        rows = part_of(connection, query, part, limit)?;
+    }
+    let found: Vec<u64> = rows.iter().map(|row| row.place).collect();
+    if !lineage::is_answered(query, &found) {
+        rows.clear();
+        for part in lineage::parts(query, &super::lineage::of(connection, query.session)?) {
+            rows.extend(part_of(connection, query, part, limit - rows.len())?);
+            if rows.len() == limit {
+                break;
+            }
+        }
+    }
     let mut events = Vec::with_capacity(rows.len());
     let mut bytes = 0;
     for row in rows {

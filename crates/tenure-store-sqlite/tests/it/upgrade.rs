@@ -10,10 +10,11 @@ use tenure_store::{Beat, LeaseEnd, LeaseQuery, State, Store, Then};
 use tenure_store_sqlite::{Options, Sqlite};
 
 /// The schemas of older releases, from version 1.
-const OLD: [&str; 3] = [
+const OLD: [&str; 4] = [
     include_str!("../fixtures/schema_1.sql"),
     include_str!("../fixtures/schema_2.sql"),
     include_str!("../fixtures/schema_3.sql"),
+    include_str!("../fixtures/schema_4.sql"),
 ];
 
 /// The columns of each table.

@@ -57,7 +57,7 @@ pub fn new_session(tenant: &TenantId, inputs: Vec<InputBody>) -> NewSession {
     let session =
         Session::new(session_id(), tenant.clone(), agent, EnvironmentId::from_bits(9), Timestamp(1_700_000_000_000));
     let inputs = inputs.into_iter().map(|body| (event_id(), body)).collect();
-    NewSession { session, metadata: BTreeMap::new(), inputs, idempotency: None }
+    NewSession { session, events: Vec::new(), metadata: BTreeMap::new(), inputs, idempotency: None }
 }
 
 /// Adds a session with inputs.

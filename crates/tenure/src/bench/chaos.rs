@@ -311,7 +311,15 @@ async fn user(store: Arc<Memory>, number: u64, sessions: u64, turns: u64, begun:
     let agent = AgentRef { id: AgentId::from_bits(1), version: 1 };
     let mut new = Session::new(session, tenant.clone(), agent, EnvironmentId::from_bits(1), Timestamp(0));
     new.budget.limits = Limits::NONE;
-    store.create(NewSession { session: new, metadata: BTreeMap::new(), inputs: Vec::new(), idempotency: None }).await?;
+    store
+        .create(NewSession {
+            session: new,
+            events: Vec::new(),
+            metadata: BTreeMap::new(),
+            inputs: Vec::new(),
+            idempotency: None,
+        })
+        .await?;
     let mut sent = begun;
     for turn in 0..turns {
         let place = turn as f64 + number as f64 / sessions as f64;

@@ -163,7 +163,15 @@ impl Stage {
             let session = Session::new(id, TenantId::default_tenant(), agent, EnvironmentId::from_bits(1), now);
             let input = InputBody::Message { content: vec![Block::Text("go".to_owned())] };
             let inputs = vec![(EventId::from_bits(bits()), input)];
-            store.create(NewSession { session, metadata: BTreeMap::new(), inputs, idempotency: None }).await?;
+            store
+                .create(NewSession {
+                    session,
+                    events: Vec::new(),
+                    metadata: BTreeMap::new(),
+                    inputs,
+                    idempotency: None,
+                })
+                .await?;
         }
         let mut open = Vec::new();
         while open.len() < sessions {

@@ -156,7 +156,10 @@ async fn simulate(sessions: u64, rate: u64, latency: u64) -> Result<Drained> {
         let session = Session::new(id, TenantId::default_tenant(), agent, EnvironmentId::from_bits(1), start);
         let input = InputBody::Message { content: vec![Block::Text("go".to_owned())] };
         let inputs = vec![(EventId::from_bits(simulation.bits()), input)];
-        simulation.store.create(NewSession { session, metadata: BTreeMap::new(), inputs, idempotency: None }).await?;
+        simulation
+            .store
+            .create(NewSession { session, events: Vec::new(), metadata: BTreeMap::new(), inputs, idempotency: None })
+            .await?;
         for mut holder in simulation.claim().await? {
             holder.consumed = holder.leased.inbox.last().map_or(0, |(position, _)| *position);
             simulation.push(&mut holder, Draft::new(Body::UserMessage { content: Vec::new() }))?;

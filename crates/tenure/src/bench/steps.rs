@@ -57,7 +57,15 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<Figure>> {
         Timestamp(0),
     );
     session.budget.limits = Limits::NONE;
-    store.create(NewSession { session, metadata: BTreeMap::new(), inputs: Vec::new(), idempotency: None }).await?;
+    store
+        .create(NewSession {
+            session,
+            events: Vec::new(),
+            metadata: BTreeMap::new(),
+            inputs: Vec::new(),
+            idempotency: None,
+        })
+        .await?;
     let options = Options {
         slots: 4,
         quantum: Duration::from_secs(45),

@@ -10,6 +10,7 @@ mod configuration;
 mod demo;
 mod exit_codes;
 mod files;
+mod forks;
 mod inert;
 mod kill;
 mod loops;

@@ -1,6 +1,6 @@
 //! Stored bodies of events and inputs.
 
-use super::session::{EndForm, EstimateForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm, is_zero};
+use super::session::{EndForm, EstimateForm, ForkedForm, LimitsForm, SentForm, StopForm, UsageForm, WaitForm, is_zero};
 use super::words::Word;
 use super::{Form, position};
 use crate::agent::ModelChoice;
@@ -319,6 +319,12 @@ pub(super) enum BodyForm {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         s: Option<String>,
     },
+    Forked {
+        f: ForkedForm,
+        l: LimitsForm,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        s: Option<String>,
+    },
     SnapshotCreated {
         s: String,
         r: String,
@@ -425,6 +431,11 @@ impl Form<Body> for BodyForm {
             Body::EnvironmentStarted { driver, missing, epoch } => {
                 Self::EnvironmentStarted { d: driver.clone(), m: missing.clone(), e: *epoch }
             }
+            Body::Forked { from, snapshot, limits } => Self::Forked {
+                f: ForkedForm::of(from),
+                l: LimitsForm::of(limits),
+                s: snapshot.map(|id| id.to_string()),
+            },
             Body::SnapshotCreated { snapshot, taken } => Self::SnapshotCreated {
                 s: snapshot.to_string(),
                 r: taken.reason.word().to_string(),
@@ -530,6 +541,9 @@ impl Form<Body> for BodyForm {
             Self::EnvironmentStarted { d, m, e } => Body::EnvironmentStarted { driver: d, missing: m, epoch: e },
             Self::EnvironmentReset { r, s } => {
                 Body::EnvironmentReset { reason: r, snapshot: s.map(|id| snapshot_id(&id)).transpose()? }
+            }
+            Self::Forked { f, l, s } => {
+                Body::Forked { from: f.to()?, snapshot: s.map(|id| snapshot_id(&id)).transpose()?, limits: l.to()? }
             }
             Self::SnapshotCreated { s, r, c, n, b, w, l } => Body::SnapshotCreated {
                 snapshot: snapshot_id(&s)?,

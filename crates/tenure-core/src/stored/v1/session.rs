@@ -7,6 +7,7 @@ use crate::agent::AgentRef;
 use crate::budget::{Budget, Estimate, Limits};
 use crate::call::{Call, CallState};
 use crate::event::{End, Purpose, Sent, Stop};
+use crate::fork::ForkedFrom;
 use crate::id::TenantId;
 use crate::session::{Callback, Compaction, Files, Position, Repeats, Retry, Session, Status};
 use crate::size::{Learnt, Size};
@@ -545,6 +546,25 @@ pub(super) struct SessionForm {
     queue: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     files: FilesForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forked: Option<ForkedForm>,
+}
+
+#[derive(PartialEq, Serialize, Deserialize)]
+pub(super) struct ForkedForm {
+    s: String,
+    q: u64,
+}
+
+impl Form<ForkedFrom> for ForkedForm {
+    fn of(value: &ForkedFrom) -> Self {
+        Self { s: value.session.to_string(), q: value.seq }
+    }
+
+    fn to(self) -> Result<ForkedFrom, String> {
+        let session = self.s.parse().map_err(|error: crate::IdError| error.to_string())?;
+        Ok(ForkedFrom { session, seq: position("forked", self.q)? })
+    }
 }
 
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -627,6 +647,7 @@ impl Form<Session> for SessionForm {
             compaction: CompactionForm::of(&value.compaction),
             queue: value.queue.clone(),
             files: FilesForm::of(&value.files),
+            forked: value.forked.as_ref().map(ForkedForm::of),
         }
     }
 
@@ -685,6 +706,7 @@ impl Form<Session> for SessionForm {
             compaction: self.compaction.to()?,
             queue: self.queue,
             files: self.files.to()?,
+            forked: self.forked.map(ForkedForm::to).transpose()?,
         })
     }
 }

@@ -71,7 +71,7 @@ pub(crate) async fn at(state: &ServerState, view: &SessionView, word: Option<&st
                     Id(id.bits())
                 }
             };
-            record(&snapshots, session.id, id).await?;
+            record(&snapshots, session, id).await?;
             Ok(At::Stored(snapshots, id))
         }
     }
@@ -86,33 +86,58 @@ pub(crate) fn snapshots(state: &ServerState, session: &Session) -> Result<Arc<Sn
     state.config.snapshots.of(&session.tenant.0).map_err(super::refused)
 }
 
-/// What is known of a snapshot of this session.
-pub(crate) async fn record(snapshots: &Arc<Snapshots>, session: SessionId, id: Id) -> Result<Record> {
-    let missing =
-        || ApiError::new(Code::SnapshotNotFound, format!("there is no snapshot {}", SnapshotId::from_bits(id.0)));
+/// What is known of a snapshot of this session, or of one that stands before its own because it is a fork.
+pub(crate) async fn record(snapshots: &Arc<Snapshots>, session: &Session, id: Id) -> Result<Record> {
+    let found = any_record(snapshots, id).await?;
+    if found.session == session.id.to_string() {
+        return Ok(found);
+    }
+    let newest = session.files.snapshot.filter(|_| session.forked.is_some()).map(|id| Id(id.bits()));
+    let snapshots = snapshots.clone();
+    let is_before = blocking(move || find(&snapshots, newest, |record| record.id == id)).await?;
+    is_before.map(|_| found).ok_or_else(|| no_snapshot(id))
+}
+
+/// What is known of a snapshot, whosever it is.
+pub(crate) async fn any_record(snapshots: &Arc<Snapshots>, id: Id) -> Result<Record> {
     let snapshots = snapshots.clone();
     let found = tokio::task::spawn_blocking(move || snapshots.record(id)).await.map_err(ApiError::internal)?;
     match found {
-        Err(error) if error.kind == tenure_files::Kind::NotFound => Err(missing()),
-        Ok(record) if record.session != session.to_string() => Err(missing()),
+        Err(error) if error.kind == tenure_files::Kind::NotFound => Err(no_snapshot(id)),
         found => found.map_err(super::refused),
     }
 }
 
+/// There is no such snapshot.
+pub(crate) fn no_snapshot(id: Id) -> ApiError {
+    ApiError::new(Code::SnapshotNotFound, format!("there is no snapshot {}", SnapshotId::from_bits(id.0)))
+}
+
+/// The newest snapshot of a line for which `is_it` holds.
+fn find(
+    snapshots: &Snapshots,
+    newest: Option<Id>,
+    is_it: impl Fn(&Record) -> bool,
+) -> Result<Option<Id>, tenure_files::Error> {
+    let mut next = newest;
+    for _ in 0..MAX_STEPS {
+        let Some(id) = next else { break };
+        let record = match snapshots.record(id) {
+            // Removed with its session: what stood before it is not reached any more.
+            Err(error) if error.kind == tenure_files::Kind::NotFound && newest != Some(id) => break,
+            record => record?,
+        };
+        if is_it(&record) {
+            return Ok(Some(id));
+        }
+        next = record.parent;
+    }
+    Ok(None)
+}
+
 /// The newest snapshot that the event at `seq` saw.
 async fn seen_at(snapshots: Arc<Snapshots>, newest: Option<Id>, seq: u64) -> Result<Id> {
-    let found = blocking(move || {
-        let mut next = newest;
-        for _ in 0..MAX_STEPS {
-            let Some(id) = next else { break };
-            let record = snapshots.record(id)?;
-            if record.seq <= seq {
-                return Ok(Some(id));
-            }
-            next = record.parent;
-        }
-        Ok(None)
-    });
+    let found = blocking(move || find(&snapshots, newest, |record| record.seq <= seq));
     found
         .await?
         .ok_or_else(|| ApiError::new(Code::SnapshotNotFound, format!("there was no snapshot yet at event {seq}")))

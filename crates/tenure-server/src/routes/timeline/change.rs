@@ -71,6 +71,8 @@ pub(super) fn changes(row: &Event) -> Vec<Change> {
             vec![closes(Kind::Wait, "replaced"), opens(Kind::Wait, &name, None)]
         }
         Body::WaitResolved { resolution } => vec![closes(Kind::Wait, resolution_word(*resolution))],
+        // What the parent had open is not open here.
+        Body::Forked { .. } => vec![closes(Kind::Wait, "forked")],
         Body::StatusIdle { stop: Stop::RequiresAction(_) | Stop::RetriesExhausted | Stop::BudgetReached }
         | Body::UserMessage { .. }
         | Body::UserInterrupt

@@ -141,7 +141,7 @@ impl Printer {
                 output::say("warning: the callback link leads to this machine only; jobs elsewhere cannot answer it");
                 output::hint("set public_url in tenure.toml; tenure doctor checks it");
             }
-            "environment.reset" => self.note("  the sandbox was started anew; files are as they were")?,
+            "environment.reset" => self.note(&format!("  {}", follow::summary(event)))?,
             "session.error" => self.note(&format!("! {}", follow::summary(event)))?,
             "session.wait_started" => {
                 self.note(&format!("  waits: {}", follow::summary(event)))?;
