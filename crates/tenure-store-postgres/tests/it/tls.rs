@@ -61,7 +61,7 @@ async fn open(url: String) -> Result<Arc<Postgres>, tenure_store::Error> {
 }
 
 #[tokio::test]
-async fn p_18_connections_are_encrypted_and_the_certificate_is_checked() {
+async fn connections_are_encrypted_and_the_certificate_is_checked() {
     let Some(server) = server() else { return };
     let name = server.database().await.rsplit('/').next().unwrap().to_owned();
     let (port, encrypted) = front(server.socket(), true).await;
