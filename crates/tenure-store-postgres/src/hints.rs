@@ -14,7 +14,7 @@ use tenure_core::SessionId;
 use tenure_store::Hint;
 use tokio::sync::{broadcast, mpsc};
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 use tokio_util::sync::CancellationToken;
 
 /// Hints that a reader may be behind.
@@ -98,7 +98,8 @@ impl Exchange {
 
     /// Listens and tells until the connection breaks.
     async fn listen(&mut self) -> Result<(), Trouble> {
-        let (client, mut connection) = self.options.config.connect(NoTls).await.map_err(unreachable)?;
+        let (client, mut connection) =
+            self.options.config.connect(self.options.tls.clone()).await.map_err(unreachable)?;
         let own = rand::random::<u32>();
         let here = self.here.clone();
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context));

@@ -21,6 +21,7 @@ mod payloads;
 mod postgres;
 mod rows;
 mod statements;
+mod tls;
 mod transact;
 mod trouble;
 

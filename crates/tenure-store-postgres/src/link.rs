@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure_store::{Error, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, NoTls, Row};
+use tokio_postgres::{Client, Row};
 
 /// How long a statement may take before its connection counts as dead: a half-open socket never says so.
 const REPLY_WITHIN: Duration = Duration::from_secs(20);
@@ -61,8 +61,13 @@ impl Pool {
         Ok(Link { client: Some(client), pool: self.clone(), is_clean: AtomicBool::new(true), _permit: permit })
     }
 
+    /// See [`Options::is_exposed`].
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.options.is_exposed()
+    }
+
     async fn connect(&self) -> Result<Client, Trouble> {
-        let (client, connection) = self.options.config.connect(NoTls).await.map_err(unreachable)?;
+        let (client, connection) = self.options.config.connect(self.options.tls.clone()).await.map_err(unreachable)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the database ended");

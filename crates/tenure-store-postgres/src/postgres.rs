@@ -86,6 +86,13 @@ impl Postgres {
                 warnings.push(format!("{name} is {value}: what was acknowledged can be lost when the server crashes"));
             }
         }
+        if self.pool.is_exposed() {
+            warnings.push(
+                "the connection to the database is not encrypted; add ?sslmode=require to store.url, and \
+                 sslrootcert=FILE if its certificate is from an authority of its own"
+                    .to_owned(),
+            );
+        }
         let has_standby = setting("synchronous_standby_names").is_some_and(|names| !names.is_empty());
         let standby = if has_standby { "with a synchronous standby" } else { "without a synchronous standby" };
         let version = setting("server_version").unwrap_or_else(|| "unknown".to_owned());

@@ -134,7 +134,11 @@ fn z_10_a_call_that_was_begun_is_not_run_again_in_a_fork() {
 fn a_fork_of_an_open_model_call_closes_its_span_and_charges_nothing() {
     let mut run = Driven::new();
     run.say("go");
-    run.begin();
+    assert!(matches!(run.settle(), Action::CallModel { .. }));
+    let reserved = Estimate { tokens: 900, cost_usd_micros: Some(5) };
+    let sent = Sent { reserved, ..Sent::default() };
+    let start = Body::SpanStart { model: "script/x".into(), attempt: 1, instead_of: None, sent };
+    run.record(vec![Draft::of_step(1, start)]);
     let (head, rows) = fork_at(&run.session, &run.log, run.session.last_seq);
     assert!(rows.iter().any(|event| matches!(event.body, Body::SpanEnd { is_error: true, .. })));
     assert_eq!((head.budget.tokens(), head.sent), (0, None));

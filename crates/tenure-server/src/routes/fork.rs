@@ -17,7 +17,7 @@ use tenure_api::fields::{Problem, change_metadata};
 use tenure_api::session::{ForkFiles, SessionFork, WireSession};
 use tenure_core::{Body, Event, EventId, NewFork, Session, SessionId, SnapshotId, apply, fork, undone};
 use tenure_files::snapshots::{Adopted, Id};
-use tenure_store::{EventQuery, MAX_PAGE, NewSession, Order, Remembered, SessionView};
+use tenure_store::{EventQuery, Kind, MAX_PAGE, NewSession, Order, Remembered, SessionView};
 
 type Shared = State<Arc<ServerState>>;
 
@@ -104,8 +104,12 @@ pub(crate) async fn create(
     }
     let inputs = request.replacement.into_iter().map(|input| (EventId::from_bits(state.new_bits()), input)).collect();
     let added = state.store().create(NewSession { session, events, metadata, inputs, idempotency }).await;
-    let unused = snapshot.filter(|_| added.as_ref().map_or(true, |created| created.is_repeat));
-    if let Some(snapshot) = unused {
+    let is_unused = match &added {
+        Ok(created) => created.is_repeat,
+        // Perhaps it was added, and only the reply was lost.
+        Err(error) => error.kind != Kind::Retry,
+    };
+    if let Some(snapshot) = snapshot.filter(|_| is_unused) {
         let snapshots = snapshots(&state, &parent.session)?;
         blocking(move || snapshots.remove(Id(snapshot.bits()))).await?;
     }

@@ -11,3 +11,4 @@ mod opening;
 mod proxy;
 mod server;
 mod suite;
+mod tls;

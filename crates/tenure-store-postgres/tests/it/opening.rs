@@ -38,7 +38,7 @@ async fn z_55_tables_of_a_newer_release_are_left_alone() {
 async fn an_address_that_cannot_be_used_says_why_and_shows_no_password() {
     for (url, expected) in [
         ("postgres://me:s3cret@host:notaport/db", "cannot be read"),
-        ("postgres://me:s3cret@host/db?sslmode=require", "without TLS"),
+        ("postgres://me:s3cret@host/db?sslmode=prefer", "checks the certificate"),
         ("postgres://me:s3cret@host/db?unknown=1", "cannot be read"),
     ] {
         let error = Options::parse(url).unwrap_err();

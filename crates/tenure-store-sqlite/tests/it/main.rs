@@ -3,6 +3,7 @@
 
 mod backup;
 mod damage;
+mod forks;
 mod kill;
 mod place;
 mod processes;
