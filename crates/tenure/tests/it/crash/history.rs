@@ -129,7 +129,8 @@ fn the_checker_takes_a_right_history_and_finds_what_is_wrong_with_others() {
     assert_eq!(audit(&right()), Vec::<String>::new());
     let unknown_did_not_happen = History { effects: vec!["a".into()], ..right() };
     assert_eq!(audit(&unknown_did_not_happen), Vec::<String>::new());
-    let wrong: [(&str, &dyn Fn(&mut History)); 9] = [
+    type Change<'a> = (&'a str, &'a dyn Fn(&mut History));
+    let wrong: [Change<'_>; 9] = [
         ("an acknowledged input is lost", &|history| history.acknowledged.push("c".into())),
         ("the order is another", &|history| history.acknowledged.reverse()),
         ("an input came twice", &|history| history.acknowledged.truncate(1)),
