@@ -4,18 +4,22 @@
 //! out.
 
 mod clients;
+mod crash;
 mod machine;
 mod run;
+mod sim;
 mod web;
 
 use anyhow::{Result, bail};
 use run::cargo;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask demo | test | clients | web | ui-test | ui-shots
+const USAGE: &str = "usage: cargo xtask demo | test | sim | crash | clients | web | ui-test | ui-shots
 
   demo      set up, build, and run the demo
   test      set up, build, run the tests; says what is left out
+  sim       the simulator: --seeds N [--from N], --seconds N, or --seed N [--keep LIST] [--plant BUG] [--history]
+  crash     rounds of kill -9 with real processes: --rounds N [--store sqlite|postgres] [--seed N]
   clients   only the tests with the official clients
   web       build the workbench; needs Node.js. The next build of tenure has it in its binary
   ui-test   test the workbench in a real browser against the built binary
@@ -36,6 +40,8 @@ fn work() -> Result<()> {
     match arguments.next().as_deref() {
         Some("demo") => demo(&arguments.collect::<Vec<_>>()),
         Some("test") => test(),
+        Some("sim") => sim::run(&arguments.collect::<Vec<_>>()),
+        Some("crash") => crash::run(arguments),
         Some("clients") => {
             let mut left_out = Vec::new();
             clients::test(&mut left_out)?;
@@ -98,6 +104,7 @@ fn test() -> Result<()> {
     }
     clients::compile_example()?;
     cargo("run the tests", &["test", "--workspace"])?;
+    sim::run(&["--seconds".to_owned(), sim::CI_SECONDS.to_string()])?;
     left_out.extend(std::fs::read_to_string(&no_server).unwrap_or_default().lines().map(str::to_owned));
     left_out.extend(std::fs::read_to_string(&unsafe_here).unwrap_or_default().lines().map(str::to_owned));
     clients::test(&mut left_out)?;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Most packages in the lock file; raised only in the commit that adds one, with its reason.
-const MOST_PACKAGES: usize = 320;
+/// 321: the simulator is a package of our own.
+const MOST_PACKAGES: usize = 321;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -61,6 +62,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("tenure-engine", ports.to_vec()),
         ("tenure-server", vec!["tenure-api", "tenure-core", "tenure-files", "tenure-store", "tenure-telemetry"]),
         ("tenure", all),
+        ("tenure-sim", vec!["tenure-core", "tenure-engine", "tenure-model", "tenure-store", "tenure-telemetry"]),
         ("xtask", vec![]),
     ])
 }

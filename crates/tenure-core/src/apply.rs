@@ -307,6 +307,7 @@ fn start_wait(session: &mut Session, wait: &Wait) {
             }
             // A person is asked: about a call with an unknown outcome, or for the first time.
             (WaitKind::Action, _, CallState::Started | CallState::NeedsAnswer { deadline: None }) => {
+                call.was_started |= call.state == CallState::Started;
                 call.state = CallState::NeedsAnswer { deadline: wait.until };
             }
             _ => {}

@@ -45,6 +45,9 @@ pub struct Call {
     pub effect: Effect,
     /// What it waits for, if anything.
     pub state: CallState,
+    /// It was dispatched by a worker that was lost, and a person was asked about it: whatever becomes of
+    /// it now, it may have had effects.
+    pub was_started: bool,
 }
 
 /// Who carries a call out.
@@ -114,6 +117,20 @@ pub fn finished(call: &Call, done: Done) -> Draft {
         call.step,
         Body::AgentToolResult { tool_use_id: call.id, content: done.content, outcome: done.outcome },
     )
+}
+
+/// The result of a call that is not run now; one that an earlier worker dispatched is never called not
+/// run, because it may have happened (promise P3).
+pub(crate) fn left_out(call: &Call, outcome: Outcome, text: impl Into<String>) -> Done {
+    let text = text.into();
+    if !call.was_started {
+        return Done::text(outcome, text);
+    }
+    let text = alloc::format!(
+        "{text} An earlier run of this call has an unknown outcome: its worker was lost before it could record a result. \
+         It may have happened in full, in part, or not at all."
+    );
+    Done::text(Outcome::Unknown, text)
 }
 
 /// The event by which a call starts to wait for time or for an outside job.
@@ -213,15 +230,15 @@ pub(crate) fn lost_span(session: &Session, span: EventId) -> Draft {
 /// Results for all open calls, when a turn is stopped.
 pub(crate) fn close_all(session: &Session, why: &str) -> Vec<Draft> {
     let close = |call: &Call| {
-        let (outcome, text) = match call.state {
+        let done = match call.state {
             CallState::Started => {
-                (Outcome::Interrupted, alloc::format!("Stopped on the way: {why}. It may have had effects."))
+                Done::text(Outcome::Interrupted, alloc::format!("Stopped on the way: {why}. It may have had effects."))
             }
             CallState::Ready | CallState::NeedsAnswer { .. } | CallState::Waiting { .. } => {
-                (Outcome::NotRun, alloc::format!("Not run: {why}."))
+                left_out(call, Outcome::NotRun, alloc::format!("Not run: {why}."))
             }
         };
-        finished(call, Done::text(outcome, text))
+        finished(call, done)
     };
     session.calls.iter().map(close).collect()
 }
@@ -236,8 +253,8 @@ pub(crate) fn due(session: &Session, now: Timestamp) -> Vec<Draft> {
                 drafts.push(finished(call, due_result(callback.is_some())))
             }
             CallState::NeedsAnswer { deadline } if is_due(deadline) => {
-                drafts
-                    .push(finished(call, Done::text(Outcome::Denied, "Nobody answered in time, so this was not run.")));
+                let done = left_out(call, Outcome::Denied, "Nobody answered in time, so this was not run.");
+                drafts.push(finished(call, done));
             }
             CallState::Ready | CallState::Started | CallState::Waiting { .. } | CallState::NeedsAnswer { .. } => {}
         }
@@ -285,6 +302,7 @@ pub(crate) fn opened(event: &Event, step: u64) -> Option<Call> {
         kind,
         effect,
         state,
+        was_started: false,
     };
     match &event.body {
         Body::AgentToolUse { name, kind, effect, permission, .. } => {

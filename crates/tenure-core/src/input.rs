@@ -7,7 +7,7 @@ use crate::agent::ModelChoice;
 use crate::answer::close_turn;
 use crate::apply::apply;
 use crate::budget::Limits;
-use crate::call::{CallKind, CallState, Done, finished};
+use crate::call::{CallKind, CallState, Done, finished, left_out};
 use crate::event::{Block, Body, Decision, Draft, End, Event, Outcome, Stop, Update};
 use crate::id::{CallbackId, EventId};
 use crate::next::running;
@@ -181,7 +181,7 @@ impl Sketch {
                 self.push(own(Body::UserToolConfirmation { tool_use_id: *tool_use_id, decision: decision.clone() }));
                 if let (Decision::Deny { message }, Some(call)) = (decision, self.session.call(*tool_use_id)) {
                     let text = message.clone().unwrap_or_else(|| String::from("The user denied this call."));
-                    let draft = finished(call, Done::text(Outcome::Denied, text));
+                    let draft = finished(call, left_out(call, Outcome::Denied, text));
                     self.push(draft);
                 }
                 self.answered();

@@ -46,7 +46,7 @@ impl Timers {
 /// Looks for due sessions until the worker stops.
 pub(crate) async fn run(services: Arc<Services>) {
     loop {
-        let pause = match services.store.due(BATCH).await {
+        let most = match services.store.due(BATCH).await {
             Ok(due) => {
                 services.clock.observe(due.now);
                 services.timers.set(due.next);
@@ -57,13 +57,32 @@ pub(crate) async fn run(services: Arc<Services>) {
                 MAX_PAUSE
             }
         };
-        let until_next = services.timers.earliest().map(|at| services.clock.until(at));
-        let pause = pause.min(until_next.unwrap_or(MAX_PAUSE).max(MIN_PAUSE));
+        let pause = pause(most, services.timers.earliest().map(|at| services.clock.until(at)));
         tokio::select! {
             biased;
             () = services.stopping.cancelled() => return,
             () = services.timers.changed.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
+    }
+}
+
+/// How long until the next look: at most `most`, and not before the next session is due.
+fn pause(most: Duration, until_next: Option<Duration>) -> Duration {
+    most.min(until_next.unwrap_or(MAX_PAUSE).max(MIN_PAUSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z_24_a_store_whose_clock_stands_still_is_not_asked_all_the_time() {
+        // Due by the clock of this node, and not woken by the store.
+        assert_eq!(pause(MAX_PAUSE, Some(Duration::ZERO)), MIN_PAUSE);
+        assert_eq!(pause(MAX_PAUSE, Some(Duration::from_millis(80))), Duration::from_millis(80));
+        assert_eq!(pause(MAX_PAUSE, Some(Duration::from_secs(80))), MAX_PAUSE);
+        assert_eq!(pause(MAX_PAUSE, None), MAX_PAUSE);
+        assert_eq!(pause(Duration::ZERO, Some(Duration::from_secs(1))), Duration::ZERO, "there are more of them");
     }
 }

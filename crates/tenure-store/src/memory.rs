@@ -418,7 +418,7 @@ impl Data {
             || Error::new(Kind::Fenced, format!("the lease of session {id} with epoch {} is gone", lease.epoch));
         let planted = self.planted.of_commit(id);
         let head = self.heads.get_mut(&id).ok_or_else(fenced)?;
-        let is_held = head.is_fenced_by(&lease) || planted.is_unfenced && head.state == State::Leased;
+        let is_held = head.is_fenced_by(&lease) || planted.is_unfenced;
         if head.commit == Some(commit_id) {
             let inbox = if is_held { head.waiting() } else { Vec::new() };
             return Ok((Committed { is_held, inbox, now }, Vec::new()));

@@ -57,6 +57,15 @@ fn z_55_a_prober_that_dies_blocks_nobody_and_a_late_word_of_it_changes_nothing()
     let dead = condition.give_probe(session(1), due);
     let later = due.after(PROBE_EXPIRY);
     assert_eq!(condition.look(1, later), Turn::Probe);
+    // Whoever asks before anybody looks gets it too, and the one that was dead has no right left of its own.
+    let mut asked = condition.clone();
+    assert_eq!(asked.admit(session(3), None, true, false, later), Admission::Probe(dead + 1));
+    let mut back = condition.clone();
+    assert_eq!(
+        back.admit(session(1), None, true, false, later),
+        Admission::Probe(dead + 1),
+        "a new one, with a new number"
+    );
     let number = condition.give_probe(session(2), later);
     assert_eq!(condition.admit(session(1), None, true, false, later), Admission::Wait);
     assert!(!condition.settle(dead, Settlement::Mended, later));
@@ -213,6 +222,18 @@ fn drain(waiting: u64, rate: u64, latency: u64, hint: Option<u64>) -> Drained {
     }
     drained.millis = now.since(START);
     drained
+}
+
+#[test]
+fn p10_a_look_that_comes_late_leads_to_no_rush() {
+    let mut condition = open(Class::RateLimit);
+    condition.clear(START);
+    let Turn::Release(one) = condition.look(10_000, START) else { panic!("the first one leaves at once") };
+    condition.released(one, START);
+    // Nobody looked for a minute: that was no time in which sessions left, and is not made up for.
+    let late = START.after(60_000);
+    assert_eq!(condition.look(10_000, late), Turn::Nothing);
+    assert_eq!(condition.look(10_000, late.after(250)), Turn::Release(1));
 }
 
 #[test]

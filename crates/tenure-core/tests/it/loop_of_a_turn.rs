@@ -92,6 +92,29 @@ fn o_027_a_person_is_asked_about_an_unknown_outcome_where_the_policy_says_so() {
 }
 
 #[test]
+fn p3_a_call_with_an_unknown_outcome_is_never_called_not_run_whatever_becomes_of_the_question() {
+    let deny = |call| InputBody::Confirmation { tool_use_id: call, decision: Decision::Deny { message: None } };
+    let ends: [&dyn Fn(EventId) -> InputBody; 2] = [&|_| InputBody::Interrupt, &deny];
+    for end in ends {
+        let mut run = Driven::new();
+        run.say("refund");
+        run.answer(AnswerStop::ToolUse, vec![tool("bash", r#"{"command":"refund"}"#)]);
+        let call = run.open("bash");
+        run.record(vec![Draft::of_step(2, Body::ToolStarted { tool_use_id: call })]);
+        let drafts = recover(&run.session, UnknownOutcome::AskPerson, run.now);
+        run.record(drafts);
+        assert!(run.session.call(call).unwrap().was_started);
+        run.input(end(call));
+        run.settle();
+        let outcome = run.log.iter().find_map(|event| match &event.body {
+            Body::AgentToolResult { tool_use_id, outcome, .. } if *tool_use_id == call => Some(*outcome),
+            _ => None,
+        });
+        assert_eq!(outcome, Some(Outcome::Unknown));
+    }
+}
+
+#[test]
 fn calls_that_may_be_repeated_run_again_after_a_crash() {
     let mut run = Driven::new();
     run.say("look");

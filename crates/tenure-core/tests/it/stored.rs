@@ -313,6 +313,7 @@ fn sessions() -> Vec<Session> {
         kind: CallKind::Sandbox,
         effect: Effect::Once,
         state,
+        was_started: false,
     };
     let busy = Session {
         title: "A title".into(),
@@ -370,6 +371,8 @@ fn sessions() -> Vec<Session> {
     sessions.push(Session { models: chosen_models(), ..fresh.clone() });
     let files = Files { snapshot: Some(SnapshotId::from_bits(8)), snapshot_seq: 5, epoch: 3, is_dirty: true };
     sessions.push(Session { files, ..fresh.clone() });
+    let asked = Call { was_started: true, ..call(CallState::NeedsAnswer { deadline: None }) };
+    sessions.push(Session { calls: vec![asked], position: Position::Tools, ..fresh.clone() });
     sessions.push(Session { forked: Some(ForkedFrom { session: SessionId::from_bits(2), seq: 7 }), ..fresh });
     sessions
 }

@@ -19,6 +19,8 @@ struct Upstream {
     says: Arc<Mutex<BTreeMap<String, Failure>>>,
     limits: Arc<Mutex<Vec<RateBucket>>>,
     calls: Arc<Mutex<Vec<String>>>,
+    /// Lets a call of `p/slow` go on.
+    slow: Arc<tokio::sync::Notify>,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,9 @@ impl Model for OneModel {
         let Self(upstream, model) = self;
         upstream.calls.lock().unwrap().push(model.clone());
         tokio::task::yield_now().await;
+        if model == "p/slow" {
+            upstream.slow.notified().await;
+        }
         if let Some(failure) = upstream.says.lock().unwrap().get(model) {
             return Err(failure.clone());
         }
@@ -456,4 +461,29 @@ async fn a_limit_that_the_headers_show_as_used_up_is_not_tried() {
     assert_eq!(run.upstream.calls_of("p/m"), 1, "the provider never had to say no");
     assert_eq!(attempts(&run.house.log(second).await), []);
     run.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_waits_for_a_slow_model_keeps_its_lease_for_longer_than_a_dead_one_would() {
+    let mut run = Run::new(&["p/slow"]).await;
+    let other = worker(&run.house, &run.upstream, &run.stop).await;
+    let session = run.ask().await;
+    let is_sent = |log: &[Event]| log.iter().any(|event| matches!(event.body, Body::SpanStart { .. }));
+    run.house.until_log(session, is_sent).await;
+    let begun = run.house.store.now().await.unwrap();
+    let dead_after = u64::try_from(options(run.house.path()).dead_after.as_millis()).unwrap();
+    // Both workers look for dead nodes all the while.
+    while run.house.store.now().await.unwrap().since(begun) < dead_after + dead_after / 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    run.upstream.slow.notify_one();
+    run.house.until(session, Phase::Idle).await;
+    let log = run.house.log(session).await;
+    assert_eq!(said(&log), ["p/slow"]);
+    check(&log);
+    let query = LeaseQuery { tenant: run.house.tenant.clone(), session, after: 0, limit: 100 };
+    let leases = run.house.store.leases(query).await.unwrap();
+    assert_eq!((leases.len(), run.upstream.calls_of("p/slow")), (1, 1), "one lease, one call: {leases:?}");
+    run.end().await;
+    other.await.unwrap().unwrap();
 }

@@ -1,6 +1,6 @@
 //! Steps that end their worker, and deploys that only look like it (promise P13, cases O-046, O-047).
 
-use crate::children::{Child, EFFECT_AND_WAIT, Gate};
+use crate::children::{Child, EFFECT_AND_WAIT, Gate, until_gone};
 use crate::house::{House, check, said};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -23,8 +23,10 @@ async fn o_046_a_step_that_kills_its_worker_three_times_is_set_aside_and_can_be_
     house.say(session, "go").await;
     for _ in 0..MAX_LOSSES {
         let worker = Child::worker(&house, GRACE);
-        gate.begun().await;
+        let command = gate.begun().await;
         worker.kill();
+        // Its sandbox dies by itself, soon after the worker; until then it would take what is meant for others.
+        until_gone(&command).await;
     }
     let _next = Child::worker(&house, GRACE);
     let view = house.until(session, Phase::NeedsYou).await;

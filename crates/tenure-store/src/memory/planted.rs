@@ -8,7 +8,7 @@ use tenure_core::SessionId;
 /// A way in which this store can be made to break its promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A commit changes a leased session, whoever holds it.
+    /// A commit is taken whoever holds the session, and whether or not anybody does.
     NoFence,
     /// The commit that parks looks at the inbox as it was when the commit came in (hazard Z-01).
     StaleInbox,

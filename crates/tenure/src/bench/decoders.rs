@@ -49,9 +49,12 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         figures.push(Figure::new("decoders", dialect.name(), "MB/s", decoded).against(baseline).with(params.clone()));
         let (ended, allocations) = allocations::count(|| decode(dialect, &bytes));
         ended?;
-        let per_event = allocations as f64 / events as f64;
+        let (split, of_splitter) = allocations::count(|| split_lines(&bytes));
+        split?;
+        let per_event = |allocations: u64| allocations as f64 / events as f64;
         let name = format!("{dialect}, allocations per event");
-        figures.push(Figure::new("decoders", name, "allocations", vec![per_event]).with(params));
+        let figure = Figure::new("decoders", name, "allocations", vec![per_event(allocations)]);
+        figures.push(figure.against(per_event(of_splitter)).with(params));
     }
     Ok(figures)
 }

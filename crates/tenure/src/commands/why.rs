@@ -246,6 +246,7 @@ mod tests {
             kind,
             effect: Effect::Once,
             state: CallState::NeedsAnswer { deadline: None },
+            was_started: false,
         };
         core.calls = vec![call(CallKind::Sandbox), call(CallKind::Custom), call(CallKind::AskUser)];
         let wait = |kind| Some(Wait { kind, since: Timestamp(0), until: None, calls: Vec::new() });

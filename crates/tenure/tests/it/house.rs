@@ -213,6 +213,15 @@ impl House {
         found.unwrap()
     }
 
+    /// Where the server listens, also after it was started again.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn kill_a_worker(&mut self, number: usize) {
+        self.workers.remove(number).kill();
+    }
+
     pub(crate) fn kill_workers(&mut self) {
         self.workers.drain(..).for_each(Process::kill);
     }

@@ -127,6 +127,45 @@ fn o_025_crash_between_tool_call_and_tool_result() {
     );
 }
 
+/// The second command of the first run never ends; a second run of it does.
+const TWO: &str = r#"
+[[turn]]
+do = [
+  { call = "bash", input = { command = "echo one >> runs; echo first" } },
+  { call = "bash", input = { command = "echo two >> runs; if [ -e started ]; then echo second; else touch started; sleep 600; fi" } },
+]
+[[turn]]
+do = [{ say = "{{result}}" }]
+"#;
+
+#[test]
+fn o_025_of_two_calls_the_finished_one_is_not_run_again_and_the_model_gets_both_results() {
+    let mut house = House::dev().scenario("killed", TWO);
+    house.write("agent.toml", agent("idempotent"));
+    house.run(&["agents", "apply", "agent.toml"]).ok();
+    let session = house.run(&["run", "--detach", "--agent", "idempotent", "go"]).ok().stdout.trim().to_owned();
+    house.until_file(&session, "started");
+    let durable = house.run(&["logs", &session, "--json"]).ok().json();
+    let texts = |events: &[Value]| -> Vec<(Value, Value)> {
+        let results = of_type(events, "agent.tool_result").into_iter();
+        results.map(|result| (result["tool_use_id"].clone(), result["content"][0]["text"].clone())).collect()
+    };
+    let calls: Vec<Value> = of_type(&durable, "agent.tool_use").into_iter().map(|call| call["id"].clone()).collect();
+    assert_eq!(texts(&durable), [(calls[0].clone(), "first\n".into())], "the first result is stored by now");
+    send(Signal::KILL, house.worker_of_dev());
+    let events = house.until_idle(&session);
+    has_no_gap_and_no_repeat(&events);
+    assert_eq!(
+        texts(&events),
+        [(calls[0].clone(), "first\n".into()), (calls[1].clone(), "second\n".into())],
+        "one result for each call, in their order"
+    );
+    let runs = fs::read_to_string(house.in_workspace(&session, "runs")).unwrap();
+    assert_eq!(runs, "one\ntwo\ntwo\n", "what was finished is not run again");
+    // The request is checked before it is sent: without its pairs there would be no answer.
+    assert_eq!(of_type(&events, "agent.message")[0]["content"][0]["text"], "second\n");
+}
+
 /// All events of a follower until it ends; its lines are JSON.
 fn rest(follower: &mut Process, events: &mut Vec<Value>) {
     while let Some(line) = follower.line() {

@@ -7,6 +7,7 @@ mod agents_and_environments;
 mod approvals;
 mod bad_upstreams;
 mod configuration;
+mod crash;
 mod demo;
 mod exit_codes;
 mod files;

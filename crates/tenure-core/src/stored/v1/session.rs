@@ -271,6 +271,8 @@ struct CallForm {
     k: String,
     f: String,
     s: CallStateForm,
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    w: bool,
 }
 
 impl Form<Call> for CallForm {
@@ -291,6 +293,7 @@ impl Form<Call> for CallForm {
             k: value.kind.word().to_string(),
             f: value.effect.word().to_string(),
             s,
+            w: value.was_started,
         }
     }
 
@@ -311,6 +314,7 @@ impl Form<Call> for CallForm {
             kind: Word::of_word(&self.k)?,
             effect: Word::of_word(&self.f)?,
             state,
+            was_started: self.w,
         })
     }
 }
