@@ -193,6 +193,7 @@ const KEYS: [string, string][] = [
   ["L", "back to the newest entry"],
   ["1 – 5", "conversation, commands, files, details, timeline"],
   ["P", "pause the session (Resume is beside it)"],
+  ["F", "fork the session"],
   ["c · y", "copy the id, copy the address"],
   ["a then Enter", "approve once, with the focus on the card"],
   ["x", "deny with a reason, with the focus on the card"],

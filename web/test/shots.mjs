@@ -10,7 +10,7 @@ const house = await House.build(binary);
 const browser = await launch();
 try {
   const { needs, done } = await populate(house);
-  const pages = { overview: "/", sessions: "/sessions", approvals: "/approvals", conditions: "/conditions", workers: "/workers", health: "/health", session: `/sessions/${needs}`, ended: `/sessions/${done}`, files: `/sessions/${done}?panel=files`, timeline: `/sessions/${needs}?timeline=list` };
+  const pages = { overview: "/", sessions: "/sessions", approvals: "/approvals", conditions: "/conditions", workers: "/workers", health: "/health", session: `/sessions/${needs}`, ended: `/sessions/${done}`, files: `/sessions/${done}?panel=files`, fork: `/sessions/${done}?fork=2`, timeline: `/sessions/${needs}?timeline=list` };
   for (const colorScheme of ["light", "dark"]) {
     for (const [width, height] of [[1440, 900], [390, 844], [320, 640]]) {
       const page = await house.open(browser, "/", { colorScheme, viewport: { width, height }, dist: process.env.UI_DIST });

@@ -74,6 +74,45 @@ const CASES = {
     clean(page);
   },
 
+  async "p_17 a fork with two cursors, by mouse and by keyboard"({ house, browser }) {
+    await house.script("two", `[[turn]]\ndo = [{ call = "bash", input = { command = "echo first > state.txt" } }]\n[[turn]]\ndo = [{ say = "the first is done" }]\n[[turn]]\ndo = [{ call = "bash", input = { command = "echo second > state.txt" } }]\n[[turn]]\ndo = [{ say = "the second is done" }]\n`);
+    const session = await house.session(await house.agent("script/two"), "first wish");
+    await house.phase(session, "idle");
+    const cut = (await house.call("GET", `/v1/sessions/${session}`)).last_seq;
+    await house.call("POST", `/v1/sessions/${session}/events`, { events: [{ type: "user.message", content: [{ type: "text", text: "second wish" }] }] });
+    await until("the second turn is over", async () => (await house.call("GET", `/v1/sessions/${session}`)).last_seq > cut + 5 && (await house.call("GET", `/v1/sessions/${session}`)).phase === "idle");
+    const page = await house.open(browser, `/sessions/${session}`);
+    await live(page);
+    await page.getByRole("button", { name: "Fork…" }).click();
+    await page.getByLabel("Number of that event").fill(String(cut));
+    await sees(page, /1 message|2 messages/);
+    await sees(page, "Already happened, and is not undone by a fork");
+    check((await text(page, ".fork-preview")).includes("echo second"), "what is not undone is named");
+    await page.evaluate(AXE);
+    const found = await page.evaluate((tags) => window.axe.run(document, { runOnly: { type: "tag", values: tags } }), TAGS);
+    equal(found.violations.map((violation) => violation.id).join(), "", "axe on the dialog");
+    await page.getByRole("button", { name: "Fork", exact: true }).click();
+    await page.waitForFunction((session) => !location.pathname.endsWith(session), session);
+    const fork = new URL(page.url()).pathname.split("/")[2];
+    await sees(page, "This session is a fork");
+    equal(await house.call("GET", `/v1/sessions/${fork}/files/content?path=state.txt`), "first\n", "files as that event saw them");
+    equal((await house.call("GET", `/v1/sessions/${fork}`)).forked_from.at_seq, cut, "where it leaves");
+    await page.keyboard.press("F");
+    await page.getByLabel("Number of that event").waitFor();
+    await page.keyboard.press("Escape");
+    equal(await page.locator(".fork-cursors").count(), 0, "Escape makes nothing");
+    // Said differently, and begun at once.
+    await page.goto(`${house.url}/sessions/${session}?fork=${cut}`);
+    await page.waitForFunction((cut) => document.querySelector(".fork-cursors input[type=number]")?.value === String(cut), cut);
+    await page.getByLabel(/Say the newest message/).check();
+    await page.getByLabel("The message instead of the newest one").fill("another first wish");
+    await page.getByRole("button", { name: "Fork", exact: true }).click();
+    await page.waitForFunction((session) => !location.pathname.endsWith(session), session);
+    await sees(page, "the first is done");
+    await sees(page, "another first wish");
+    clean(page);
+  },
+
   async "an approval by keyboard alone: one key never decides"({ house, browser }) {
     await house.script("ask", ASK("May I?"));
     const session = await house.session(await house.agent("script/ask", asking), "go");

@@ -166,7 +166,7 @@ export function SessionPage({ id }: { id: string }) {
           </div>
         </section>
       </div>
-      {session && forkAt !== null && caller.scope !== "read" && (
+      {session && forkAt !== null && !state.loading && caller.scope !== "read" && (
         <Fork key={forkAt} session={session} entries={entries} lastSeq={state.lastSeq} start={Number(forkAt) || 0} close={() => setQuery({ fork: null })} />
       )}
       <Timeline id={id} model={model} lastSeq={state.lastSeq} />
