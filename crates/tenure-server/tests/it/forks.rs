@@ -6,6 +6,7 @@ use crate::snapshots::take;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::fs;
+use std::time::Duration;
 use tenure_core::{Body, CallKind, Draft, Effect, EventId, Json, Origin, Outcome, Permission, Stop};
 use tenure_store::Then;
 
@@ -174,8 +175,9 @@ async fn z_33_a_fork_of_files_in_use_has_them_stored_first() {
         hand.take_inputs().await;
         newest
     };
+    let holder = tokio::time::timeout(Duration::from_secs(30), holder);
     let (fork, newest) = tokio::join!(story.house.post(&path, json!({})), holder);
-    let fork = fork.ok();
+    let (fork, newest) = (fork.ok(), newest.expect("the holder is asked"));
     assert_eq!(story.files(&id(&fork), "").await, ["one", "two"]);
     let list = story.house.get(&format!("/v1/sessions/{}/snapshots", id(&fork))).await.ok();
     assert_eq!(list["data"][0]["parent_id"], newest, "{list}");
