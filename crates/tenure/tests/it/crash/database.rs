@@ -77,6 +77,7 @@ impl Database {
 
     /// SIGKILL to the server, and waits until another one takes connections.
     pub(super) fn kill(&self) {
+        self.until_ready();
         let server = self.server().expect("it runs between two kills");
         crate::house::send(Signal::KILL, server);
         until(|| self.server().is_some_and(|now| now != server));
@@ -85,7 +86,10 @@ impl Database {
 
     fn server(&self) -> Option<u32> {
         let text = fs::read_to_string(self.place.join("data").join("postmaster.pid")).ok()?;
-        text.lines().next()?.parse().ok()
+        let server = text.lines().next()?.parse().ok()?;
+        // A file that is being written names somebody else.
+        let name = fs::read_to_string(format!("/proc/{server}/comm")).ok()?;
+        (name.trim() == "postgres").then_some(server)
     }
 
     /// Its own file says `ready` once it takes statements.
