@@ -202,6 +202,11 @@ async fn the_last_message_is_replaced_in_a_fork() {
 async fn z_13_a_fork_outlives_its_parent() {
     let story = Story::told().await;
     let fork = id(&story.fork(json!({"at_seq": story.first_end})).await);
+    // Another one goes first, and takes nothing of the parent along.
+    let other = id(&story.fork(json!({"at_seq": story.first_end})).await);
+    story.house.delete(&format!("/v1/sessions/{other}")).await.ok();
+    let kept = story.house.get(&format!("/v1/sessions/{}/snapshots", story.session)).await.ok();
+    assert_eq!(kept["data"][0]["id"], story.snapshot);
     let log = story.log(&fork).await;
     let gone = story.house.delete(&format!("/v1/sessions/{}", story.session)).await.ok();
     assert_eq!(gone["kept_events"], story.first_end, "what survives is said");
