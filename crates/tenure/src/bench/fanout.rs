@@ -283,8 +283,14 @@ async fn answer(listener: TcpListener, stage: Arc<Stage>) -> Result<()> {
             loop {
                 let line = tokens.recv().await?;
                 out.write_all(line.as_bytes()).await?;
-                while let Ok(line) = tokens.try_recv() {
-                    out.write_all(line.as_bytes()).await?;
+                // Whoever was too slow is sent away and calls again, as a worker does it: a line that is left out
+                // would be a hole in the text.
+                loop {
+                    match tokens.try_recv() {
+                        Ok(line) => out.write_all(line.as_bytes()).await?,
+                        Err(broadcast::error::TryRecvError::Empty) => break,
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 out.flush().await?;
             }
