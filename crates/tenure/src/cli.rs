@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 /// Runs AI agents whose work survives crashes, deploys and long waits.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, disable_version_flag = true, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "tenure", version, disable_help_subcommand = true, max_term_width = 100)]
 #[command(
     after_help = "Any id can be a unique tail of it. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 auth, 5 conflict,\n6 session failed, 7 session cancelled, 8 timed out, 9 server unreachable.\nFirst steps: tenure demo, tenure dev, tenure run \"…\""
 )]

@@ -70,7 +70,7 @@ fn doctor_says_which_database_it_is_and_what_it_risks() {
     let why = store["why"].as_str().unwrap();
     // The server of these tests does without fsync, which is what doctor is there to say.
     assert_eq!(store["verdict"], "warn", "{store}");
-    assert!(why.contains("tables 2") && why.contains("fsync is off"), "{why}");
+    assert!(why.contains("tables 3") && why.contains("fsync is off"), "{why}");
     house.write("tenure.toml", "store = { url = \"postgres://me:s3cret@127.0.0.1:1/x\" }");
     let checks: Vec<Value> = house.run(&["doctor", "--json"]).json();
     let store = checks.iter().find(|check| check["check"] == "store").unwrap();
