@@ -522,6 +522,19 @@ fn o_024_a_reasoning_item_goes_back_with_the_item_after_it_or_not_at_all() {
 }
 
 #[test]
+fn o_024_an_item_whose_id_was_sent_already_goes_back_in_our_own_words() {
+    let answer = after(DialectName::Responses, RESPONSES).remove(1);
+    let Message::Assistant(mut parts) = answer else { panic!("an answer") };
+    parts.retain(|part| !matches!(part, AssistantPart::ToolUse { .. }));
+    let again = Message::Assistant(parts.clone());
+    let body =
+        body(DialectName::Responses, &prompt(vec![said("a"), Message::Assistant(parts), said("b"), again, said("c")]));
+    assert_eq!(judge_responses(&body), Ok(()));
+    let ids: Vec<&str> = items(&body["input"]).iter().filter_map(|item| item["id"].as_str()).collect();
+    assert_eq!(ids, ["rs_1", "msg_1"], "the provider refuses an id that comes twice");
+}
+
+#[test]
 fn o_024_reasoning_carries_its_content_where_the_model_reasons() {
     let include = |name: &str, extra: Value| {
         let Value::Object(extra) = extra else { unreachable!() };
