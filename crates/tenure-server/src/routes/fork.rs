@@ -60,11 +60,14 @@ pub(crate) async fn create(
     if at > last {
         return Err(Problem::invalid("at_seq", format_args!("the newest event of session {id} is {last}")).into());
     }
+    // The log is read from its beginning; not while the files are waited for.
+    let turn = state.deep_reads.acquire().await.map_err(ApiError::internal)?;
     let cut = match &request.replacement {
         None => at,
         Some(_) => last_message(&state, &caller, id, at).await? - 1,
     };
     let shared = read(&state, &caller, &parent.session, cut).await?;
+    drop(turn);
     // What the newest event saw is in the folder, and perhaps in no snapshot yet.
     let is_newest = cut == last && matches!(request.files, ForkFiles::Same);
     let parent = if is_newest || matches!(request.files, ForkFiles::Latest) {
@@ -120,9 +123,7 @@ pub(crate) async fn create(
 struct SharedPart {
     /// Its fold.
     head: Session,
-    /// The newest snapshot that its last event saw.
-    snapshot: Option<SnapshotId>,
-    /// Rows after that, as far as [`MAX_ROWS`].
+    /// Rows after the newest snapshot that its last event saw, as far as [`MAX_ROWS`].
     since: Vec<Event>,
 }
 
@@ -145,7 +146,7 @@ async fn read(state: &ServerState, caller: &Caller, parent: &Session, cut: u64) 
             }
         }
     }
-    Ok(SharedPart { snapshot: head.files.snapshot, head, since })
+    Ok(SharedPart { head, since })
 }
 
 /// The `seq` of the newest message of the user up to `at`.
@@ -222,7 +223,7 @@ async fn start(
             (newest, true, what)
         }
         ForkFiles::Same => {
-            let what = match shared.snapshot {
+            let what = match shared.head.files.snapshot {
                 None if shared.head.files.epoch == 0 => "The workspace is empty.".to_owned(),
                 None => format!(
                     "The files of then are stored nowhere: the workspace is empty.{}",
@@ -234,7 +235,7 @@ async fn start(
                     undone().unwrap_or_default()
                 ),
             };
-            (shared.snapshot, true, what)
+            (shared.head.files.snapshot, true, what)
         }
         ForkFiles::Latest => match newest {
             None => (None, false, "There is no snapshot of its files: the workspace is empty.".to_owned()),
